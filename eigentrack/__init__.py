@@ -1,0 +1,1 @@
+"""Linear RNNs that can track state."""

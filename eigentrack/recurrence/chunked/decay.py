@@ -1,0 +1,81 @@
+"""Products of signed gates between any two tokens of a chunk, Γ_ij = a_{j+1} ··· a_i, without a single division.
+
+L tokens a chunk  K key dim. Equations: docs/derivations/gated_linear.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+
+def pairwise_decay(a: Float[Tensor, "*batch L"]) -> Float[Tensor, "*batch L+1 L+1"]:
+    """Γ_ij for i, j = 0..L, zero above the diagonal; index 0 is the moment before the chunk, index t follows token t."""
+    return _PairwiseDecay.apply(a)
+
+
+class _PairwiseDecay(torch.autograd.Function):
+    """Signed log space (1): |Γ_ij| = exp Σ log|a_s|, sign Γ_ij = parity of the negative a_s; s = j+1..i."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        steps = torch.cat([torch.ones_like(a[..., :1]), a], dim=-1)
+        size = steps.shape[-1]
+        later = torch.ones(size, size, dtype=torch.bool, device=a.device).tril(-1)
+        # a sum for every start j: a difference of two running sums would cancel, and give inf - inf at a = 0
+        log_magnitude = torch.where(later, steps.abs().log()[..., None], 0.0).cumsum(-2)
+        negatives = (steps < 0).cumsum(-1)
+        odd = (negatives[..., :, None] - negatives[..., None, :]) % 2 == 1
+        magnitude = log_magnitude.exp()
+        decay = torch.where(odd, -magnitude, magnitude).tril()
+        ctx.save_for_backward(decay)
+        return decay
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        """∂Γ_ij/∂a_t = Γ_it Γ_{t-1,j} (2): exact at a_t = 0, where a quotient Γ_ij / a_t is not."""
+        (decay,) = ctx.saved_tensors
+        through = decay.mT @ grad  # [.., t, j] Σ_i Γ_it G_ij
+        return (through[..., 1:, :] * decay[..., :-1, :]).sum(-1)
+
+
+def channel_decay_scores(
+    q: Float[Tensor, "*batch L K"], k: Float[Tensor, "*batch L K"], a: Float[Tensor, "*batch L K"]
+) -> tuple[Float[Tensor, "*batch L L"], Float[Tensor, "*batch L K"], Float[Tensor, "*batch L K"]]:
+    """Σ_c q_ic Γ_ijc k_jc for j ≤ i, with from_start_i = Γ_i0 and to_end_j = Γ_Lj.
+
+    Blocks double in size (3): across two neighbours every product passes their border, so it factors into a running
+    product up to the border and one after it. All products are direct: exact at a = 0 and ±1, and so are their gradients.
+    """
+    size = q.shape[-2]
+    missing = 2 ** (size - 1).bit_length() - size  # up to a power of two, with gates that keep the state
+    q, k = (F.pad(x, (0, 0, 0, missing)) for x in (q, k))
+    a = F.pad(a, (0, 0, 0, missing), value=1.0)
+    scores = (q * k).sum(-1)[..., None, None]  # [.., blocks, h, h], blocks of h = 1
+    q, k = q[..., None, :], k[..., None, :]  # [.., blocks, h, K]
+    from_start, to_end = a[..., None, :], torch.ones_like(k)
+    while scores.shape[-3] > 1:
+        left, right = _halves(from_start)
+        left_to_end, right_to_end = _halves(to_end)
+        (q_left, q_right), (k_left, k_right) = _halves(q), _halves(k)
+        scores_left, scores_right = _halves(scores)
+        across = (q_right * right) @ (k_left * left_to_end).mT
+        scores = torch.cat(
+            [torch.cat([scores_left, torch.zeros_like(across)], -1), torch.cat([across, scores_right], -1)], dim=-2
+        )
+        from_start = torch.cat([left, left[..., -1:, :] * right], dim=-2)
+        to_end = torch.cat([left_to_end * right[..., -1:, :], right_to_end], dim=-2)
+        q, k = torch.cat([q_left, q_right], dim=-2), torch.cat([k_left, k_right], dim=-2)
+    scores, from_start, to_end = (x.squeeze(-3)[..., :size, :] for x in (scores, from_start, to_end))
+    return scores[..., :size], from_start, to_end
+
+
+def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    """[.., blocks, h, ·] → the left and the right block of every pair, [.., blocks/2, h, ·] each."""
+    return x[..., 0::2, :, :], x[..., 1::2, :, :]

@@ -1,0 +1,112 @@
+"""Delta rule in chunks, by the WY form of a product of generalized Householder factors.
+
+S_i = g_i (I - b_i k_i k_iᵀ) S_{i-1} + b_i k_i v_iᵀ over the F = L n factors of a chunk. Put S_i = g_i S_{i-1} + k_i u_iᵀ (1); then
+
+    u_i = b_i (v_i - Γ_i0 Sᵀk_i - Σ_{j<i} Γ_ij (k_i·k_j) u_j)                       (2)
+
+is a unit lower triangular system, solved by forward substitution: it stays exact at b = 2 with equal keys, where doubling
+a Neumann series loses everything. With u = U - W S (3), the chunk hands on S' = (Γ_F0 I - K̂ᵀW) S + K̂ᵀU, K̂_j = Γ_Fj k_j (4).
+
+R chunks of a group  L tokens a chunk  n factors a token  H heads  K key dim  V value dim. Equations: docs/derivations/delta_rule.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from eigentrack.recurrence.chunked.carry import Carry
+from eigentrack.recurrence.chunked.decay import pairwise_decay
+from eigentrack.recurrence.chunked.layout import chunk_layout
+
+
+def delta_rule(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H n K"],
+    v: Float[Tensor, "B T H n V"],
+    beta: Float[Tensor, "B T H n"],
+    gate: Float[Tensor, "B T H"] | None,
+    *,
+    initial_state: Float[Tensor, "N H K V"],
+    cu_seqlens: Tensor | None,
+    chunk_size: int = 64,
+) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "N H K V"]]:
+    _, _, heads, factors, _ = k.shape
+    tokens = max(1, chunk_size // factors)
+    layout = chunk_layout(q, cu_seqlens, tokens, floats_per_chunk=heads * tokens * factors * max(tokens * factors, k.shape[-1]))
+    carry = Carry(layout, initial_state)
+    # slots without a token have b = 0 and gate 1: they keep the state
+    gates = [None] * len(layout.groups) if gate is None else layout.split(gate, fill=1.0)
+    pieces = zip(layout.groups, *(layout.split(x) for x in (q, k, v, beta)), gates, strict=True)
+    outputs = [_run_group(carry, *piece) for piece in pieces]
+    return layout.join(outputs), carry.last_state()
+
+
+def _run_group(
+    carry: Carry,
+    steps: tuple[int, ...],
+    q: Float[Tensor, "R L H K"],
+    k: Float[Tensor, "R L H n K"],
+    v: Float[Tensor, "R L H n V"],
+    beta: Float[Tensor, "R L H n"],
+    gate: Float[Tensor, "R L H"] | None,
+) -> Float[Tensor, "R L H V"]:
+    factors = k.shape[3]
+    q = q.transpose(1, 2).contiguous()  # [R, H, L, K]
+    k, v = (x.permute(0, 2, 1, 3, 4).flatten(2, 3) for x in (k, v))  # [R, H, F, ·]
+    beta = beta.permute(0, 2, 1, 3).flatten(2, 3)[..., None]  # [R, H, F, 1]
+    scaled_k = beta * k
+    keys_met = scaled_k @ k.mT  # [R, H, F, F]
+    scores = q @ k.mT  # [R, H, L, F]
+    if gate is None:
+        scores = scores * _causal(scores, factors)
+    else:
+        decay = pairwise_decay(gate.transpose(1, 2))  # [R, H, L+1, L+1]
+        to_factor = decay[..., 1:].repeat_interleave(factors, dim=-1)  # a token's gate acts before its first factor
+        keys_met = keys_met * to_factor[..., 1:, :].repeat_interleave(factors, dim=-2)
+        scores = scores * to_factor[..., 1:, :]
+        from_start = decay[..., 1:, :1]
+        q = q * from_start
+        scaled_k = scaled_k * from_start.repeat_interleave(factors, dim=-2)
+        k = k * to_factor[..., -1, :, None]
+        keep = decay[..., -1:, :1]
+
+    inverse = _UnitLowerInverse.apply(keys_met)  # [R, H, F, F]
+
+    def advance(
+        state: Tensor, inverse: Tensor, values: Tensor, stored: Tensor, scores: Tensor, q: Tensor, k: Tensor, *keep: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        u = inverse @ (values - stored @ state)
+        y = q @ state + scores @ u
+        return (keep[0] * state if keep else state) + k.mT @ u, y
+
+    y = carry.run(steps, advance, inverse, beta * v, scaled_k, scores, q, k, *([] if gate is None else [keep]))
+    return y.transpose(1, 2)
+
+
+class _UnitLowerInverse(torch.autograd.Function):
+    """(I + strictly lower part)⁻¹ by forward substitution."""
+
+    @staticmethod
+    def forward(ctx: Any, lower: Tensor) -> Tensor:
+        identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device).expand_as(lower)
+        inverse = torch.linalg.solve_triangular(lower, identity, upper=False, unitriangular=True)
+        ctx.save_for_backward(inverse)
+        return inverse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (inverse,) = ctx.saved_tensors
+        return (inverse.mT @ grad @ inverse.mT).tril(-1).neg()
+
+
+def _causal(scores: Tensor, factors: int) -> Tensor:
+    """[L, F]: token i reads all factors of the tokens up to i."""
+    tokens = scores.shape[-2]
+    mask = torch.ones(tokens, tokens, dtype=scores.dtype, device=scores.device).tril()
+    return mask.repeat_interleave(factors, dim=1)

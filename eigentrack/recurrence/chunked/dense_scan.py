@@ -1,0 +1,65 @@
+"""Dense scan in chunks: S_t = A_t S_{t-1} + B_t.
+
+All chunks of a group run side by side from S = 0 and keep the products P_i = A_i ··· A_1; then S_i = P_i S + (S_i from zero).
+
+R chunks of a group  L tokens a chunk  H heads  n rows of the state  m columns
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from eigentrack.recurrence.chunked.carry import Carry
+from eigentrack.recurrence.chunked.layout import chunk_layout
+
+
+def dense_scan(
+    a: Float[Tensor, "B T H n n"],
+    b: Float[Tensor, "B T H n m"] | None,
+    *,
+    initial_state: Float[Tensor, "S H n m"],
+    cu_seqlens: Tensor | None,
+    chunk_size: int = 16,
+) -> tuple[Float[Tensor, "B T H n m"], Float[Tensor, "S H n m"]]:
+    heads, n, m = initial_state.shape[1:]
+    layout = chunk_layout(a, cu_seqlens, chunk_size, floats_per_chunk=heads * n * (n + m))
+    carry = Carry(layout, initial_state)
+    inputs = [None] * len(layout.groups) if b is None else layout.split(b)
+    pieces = zip(layout.groups, layout.split(a), inputs, layout.padding(), strict=True)
+    outputs = [_run_group(carry, *piece) for piece in pieces]
+    return layout.join(outputs), carry.last_state()
+
+
+def _run_group(
+    carry: Carry,
+    steps: tuple[int, ...],
+    a: Float[Tensor, "R L H n n"],
+    b: Float[Tensor, "R L H n m"] | None,
+    padding: Tensor | None,
+) -> Float[Tensor, "R L H n m"]:
+    n = a.shape[-1]
+    identity = torch.eye(n, dtype=a.dtype, device=a.device)
+    if padding is not None:  # slots without a token keep the state
+        a = torch.where(padding[..., None, None, None], identity, a)
+
+    running = identity.expand(a.shape[0], *a.shape[2:])  # [P_i | S_i from zero]
+    if b is not None:
+        running = F.pad(running, (0, b.shape[-1]))
+        b = F.pad(b, (n, 0))
+    history = []
+    inputs = [0.0] * a.shape[1] if b is None else b.unbind(1)
+    for a_t, b_t in zip(a.unbind(1), inputs, strict=True):
+        running = a_t @ running + b_t
+        history.append(running)
+    within = torch.stack(history, dim=1)  # [R, L, H, n, n + m]
+
+    def advance(state: Tensor, product: Tensor, from_zero: Tensor) -> tuple[Tensor, Tensor]:
+        states = product @ state[:, None]
+        if b is not None:
+            states = states + from_zero
+        return states[:, -1], states
+
+    return carry.run(steps, advance, within[..., :n], within[..., n:])

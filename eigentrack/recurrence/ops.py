@@ -1,0 +1,234 @@
+"""The public ops: shapes checked, backend chosen. Each returns (y, last state), differentiable in all that it is given.
+
+The equations stand in `recurrence/reference/`, one file an op. Arguments that all share:
+  initial_state  one row for each sequence; zeros when left out
+  cu_seqlens     [0, ..., T]: packed sequences in one row (B = 1), each with its own state
+  backend        "auto", or a name from the op's table
+
+B batch  T time  H heads  K key dim  V value dim  S sequences: B, or len(cu_seqlens) - 1 when packed
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from eigentrack.recurrence.chunked.delta_rule import delta_rule as delta_rule_chunked
+from eigentrack.recurrence.chunked.dense_scan import dense_scan as dense_scan_chunked
+from eigentrack.recurrence.chunked.gated_linear import gated_linear as gated_linear_chunked
+from eigentrack.recurrence.chunked.mlstm import mlstm as mlstm_chunked
+from eigentrack.recurrence.chunked.selective_scan import selective_scan as selective_scan_chunked
+from eigentrack.recurrence.dispatch import execute
+from eigentrack.recurrence.reference.delta_rule import delta_rule as delta_rule_reference
+from eigentrack.recurrence.reference.dense_scan import dense_scan as dense_scan_reference
+from eigentrack.recurrence.reference.gated_linear import gated_linear as gated_linear_reference
+from eigentrack.recurrence.reference.lstm import lstm as lstm_reference
+from eigentrack.recurrence.reference.mlstm import mlstm as mlstm_reference
+from eigentrack.recurrence.reference.selective_scan import selective_scan as selective_scan_reference
+from eigentrack.recurrence.reference.slstm import slstm as slstm_reference
+from eigentrack.recurrence.shapes import check_shapes
+from eigentrack.spectrum import EigenRange
+
+DELTA_RULE = {"reference": delta_rule_reference, "chunked": delta_rule_chunked}
+GATED_LINEAR = {"reference": gated_linear_reference, "chunked": gated_linear_chunked}
+SELECTIVE_SCAN = {"reference": selective_scan_reference, "chunked": selective_scan_chunked}
+DENSE_SCAN = {"reference": dense_scan_reference, "chunked": dense_scan_chunked}
+MLSTM = {"reference": mlstm_reference, "chunked": mlstm_chunked}
+# a non-linear recurrence has no parallel form
+SLSTM = {"reference": slstm_reference}
+LSTM = {"reference": lstm_reference}
+
+
+def delta_rule(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H n K"],
+    v: Float[Tensor, "B T H n V"],
+    beta: Float[Tensor, "B T H n"],
+    gate: Float[Tensor, "B T H"] | None = None,
+    *,
+    initial_state: Float[Tensor, "S H K V"] | None = None,
+    cu_seqlens: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
+    """n generalized Householder factors a token, after an optional signed gate. Unit keys and 0 ≤ beta ≤ 2 keep the norm ≤ 1."""
+    size = check_shapes(
+        "delta_rule",
+        q=(q, "B T H K"),
+        k=(k, "B T H n K"),
+        v=(v, "B T H n V"),
+        beta=(beta, "B T H n"),
+        gate=(gate, "B T H"),
+        initial_state=(initial_state, f"{_sequences(q, cu_seqlens)} H K V"),
+    )
+    state = _or_zeros(initial_state, q, cu_seqlens, size["H"], size["K"], size["V"])
+    return execute("delta_rule", DELTA_RULE, backend, q, k, v, beta, gate, initial_state=state, cu_seqlens=cu_seqlens)
+
+
+def gated_linear(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H K"],
+    v: Float[Tensor, "B T H V"],
+    a: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"],
+    *,
+    initial_state: Float[Tensor, "S H K V"] | None = None,
+    cu_seqlens: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
+    """Diagonal gate a in [-1, 1], per head (Mamba-2, RetNet) or per key channel (GLA); a = 0 resets, a < 0 flips."""
+    size = check_shapes(
+        "gated_linear",
+        q=(q, "B T H K"),
+        k=(k, "B T H K"),
+        v=(v, "B T H V"),
+        a=(a, "B T H" if a.ndim == 3 else "B T H K"),
+        initial_state=(initial_state, f"{_sequences(q, cu_seqlens)} H K V"),
+    )
+    state = _or_zeros(initial_state, q, cu_seqlens, size["H"], size["K"], size["V"])
+    return execute("gated_linear", GATED_LINEAR, backend, q, k, v, a, initial_state=state, cu_seqlens=cu_seqlens)
+
+
+def selective_scan(
+    x: Float[Tensor, "B T D"],
+    dt: Float[Tensor, "B T D"],
+    b: Float[Tensor, "B T N"],
+    c: Float[Tensor, "B T N"],
+    z: Float[Tensor, "B T D"] | None = None,
+    *,
+    log_decay: Float[Tensor, "D N"],
+    skip: Float[Tensor, " D"] | None = None,
+    eigenvalues: EigenRange,
+    initial_state: Float[Tensor, "S D N"] | None = None,
+    cu_seqlens: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "S D N"]]:
+    """Mamba's recurrence: step sizes dt ≥ 0, log_decay A ≤ 0, input matrix b, read-out c, skip D, output gate z."""
+    size = check_shapes(
+        "selective_scan",
+        x=(x, "B T D"),
+        dt=(dt, "B T D"),
+        b=(b, "B T N"),
+        c=(c, "B T N"),
+        z=(z, "B T D"),
+        log_decay=(log_decay, "D N"),
+        skip=(skip, "D"),
+        initial_state=(initial_state, f"{_sequences(x, cu_seqlens)} D N"),
+    )
+    state = _or_zeros(initial_state, x, cu_seqlens, size["D"], size["N"])
+    return execute(
+        "selective_scan",
+        SELECTIVE_SCAN,
+        backend,
+        *(x, dt, b, c, z),
+        log_decay=log_decay,
+        skip=skip,
+        eigenvalues=eigenvalues,
+        initial_state=state,
+        cu_seqlens=cu_seqlens,
+    )
+
+
+def dense_scan(
+    a: Float[Tensor, "B T H n n"],
+    b: Float[Tensor, "B T H n m"] | None = None,
+    *,
+    initial_state: Float[Tensor, "S H n m"] | None = None,
+    cu_seqlens: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "B T H n m"], Float[Tensor, "S H n m"]]:
+    """Full matrices: returns every state S_t = A_t S_{t-1} + B_t. Needs b or an initial state (the identity, say)."""
+    if b is None and initial_state is None:
+        raise ValueError("dense_scan: without b and without initial_state every state is zero; give one of them")
+    size = check_shapes(
+        "dense_scan",
+        a=(a, "B T H n n"),
+        b=(b, "B T H n m"),
+        initial_state=(initial_state, f"{_sequences(a, cu_seqlens)} H n m"),
+    )
+    state = _or_zeros(initial_state, a, cu_seqlens, size["H"], size["n"], size["m"])
+    return execute("dense_scan", DENSE_SCAN, backend, a, b, initial_state=state, cu_seqlens=cu_seqlens)
+
+
+def mlstm(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H K"],
+    v: Float[Tensor, "B T H V"],
+    i: Float[Tensor, "B T H"],
+    f: Float[Tensor, "B T H"],
+    *,
+    initial_state: tuple[Tensor, Tensor, Tensor] | None = None,
+    cu_seqlens: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "B T H V"], tuple[Tensor, Tensor, Tensor]]:
+    """Matrix memory with a normaliser: i is the log of the input gate, f the forget gate in [-1, 1].
+
+    The state is (memory [S, H, K, V], normaliser [S, H, K], m [S, H]); the first two are in units of e^m.
+    """
+    memory, normaliser, m = initial_state if initial_state is not None else (None, None, None)
+    rows = _sequences(q, cu_seqlens)
+    size = check_shapes(
+        "mlstm",
+        q=(q, "B T H K"),
+        k=(k, "B T H K"),
+        v=(v, "B T H V"),
+        i=(i, "B T H"),
+        f=(f, "B T H"),
+        memory=(memory, f"{rows} H K V"),
+        normaliser=(normaliser, f"{rows} H K"),
+        m=(m, f"{rows} H"),
+    )
+    state = (
+        _or_zeros(memory, q, cu_seqlens, size["H"], size["K"], size["V"]),
+        _or_zeros(normaliser, q, cu_seqlens, size["H"], size["K"]),
+        _or_zeros(m, q, cu_seqlens, size["H"]),
+    )
+    return execute("mlstm", MLSTM, backend, q, k, v, i, f, initial_state=state, cu_seqlens=cu_seqlens)
+
+
+def slstm(
+    gates: Float[Tensor, "B T H 4 D"],
+    *,
+    recurrent: Float[Tensor, "H 4 D D"],
+    initial_state: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,
+    cu_seqlens: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "B T H D"], tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """sLSTM on the gate pre-activations (z, i, f, o) of the input. The state is (c, n, h, m), each [S, H, D]."""
+    c, n, h, m = initial_state if initial_state is not None else (None, None, None, None)
+    shape = f"{_sequences(gates, cu_seqlens)} H D"
+    size = check_shapes(
+        "slstm",
+        gates=(gates, "B T H 4 D"),
+        recurrent=(recurrent, "H 4 D D"),
+        **{"c": (c, shape), "n": (n, shape), "h": (h, shape), "m": (m, shape)},
+    )
+    c, n, h = (_or_zeros(part, gates, cu_seqlens, size["H"], size["D"]) for part in (c, n, h))
+    # an empty memory has no scale yet: m = -inf lets the first input set it
+    m = torch.full_like(c, -torch.inf) if m is None else m
+    return execute("slstm", SLSTM, backend, gates, recurrent=recurrent, initial_state=(c, n, h, m), cu_seqlens=cu_seqlens)
+
+
+def lstm(
+    gates: Float[Tensor, "B T H 4 D"],
+    *,
+    recurrent: Float[Tensor, "H 4 D D"],
+    initial_state: tuple[Tensor, Tensor] | None = None,
+    cu_seqlens: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "B T H D"], tuple[Tensor, Tensor]]:
+    """LSTM on the gate pre-activations (z, i, f, o) of the input. The state is (c, h), each [S, H, D]."""
+    c, h = initial_state if initial_state is not None else (None, None)
+    shape = f"{_sequences(gates, cu_seqlens)} H D"
+    size = check_shapes(
+        "lstm", gates=(gates, "B T H 4 D"), recurrent=(recurrent, "H 4 D D"), c=(c, shape), h=(h, shape)
+    )
+    state = tuple(_or_zeros(part, gates, cu_seqlens, size["H"], size["D"]) for part in (c, h))
+    return execute("lstm", LSTM, backend, gates, recurrent=recurrent, initial_state=state, cu_seqlens=cu_seqlens)
+
+
+def _sequences(x: Tensor, cu_seqlens: Tensor | None) -> int:
+    return x.shape[0] if cu_seqlens is None else len(cu_seqlens) - 1
+
+
+def _or_zeros(state: Tensor | None, like: Tensor, cu_seqlens: Tensor | None, *shape: int) -> Tensor:
+    return like.new_zeros(_sequences(like, cu_seqlens), *shape) if state is None else state

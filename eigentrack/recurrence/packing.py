@@ -1,0 +1,41 @@
+"""Packed sequences: N sequences laid end to end in one row of T tokens.
+
+cu_seqlens = [0, end of sequence 0, end of sequence 1, ..., T]: sequence n owns the tokens cu_seqlens[n] : cu_seqlens[n+1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def sequence_lengths(batch: int, time: int, cu_seqlens: Tensor | Sequence[int] | None) -> list[int]:
+    """The length of every sequence; each has a state of its own."""
+    if time == 0 or batch == 0:
+        raise ValueError(f"the input has batch={batch} and time={time}: both must be at least 1")
+    if cu_seqlens is None:
+        return [time] * batch
+    if batch != 1:
+        raise ValueError(f"packed sequences need batch=1, got batch={batch}: lay the sequences end to end in one row")
+    bounds = cu_seqlens.tolist() if isinstance(cu_seqlens, Tensor) else list(cu_seqlens)
+    if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != time:
+        raise ValueError(f"cu_seqlens={_abridged(bounds)} must start at 0 and end at the number of tokens, {time}")
+    lengths = [end - start for start, end in zip(bounds, bounds[1:], strict=False)]
+    if min(lengths) < 1:
+        raise ValueError(f"cu_seqlens={_abridged(bounds)} must grow: no sequence may be empty")
+    return lengths
+
+
+def split_sequences(x: Tensor, lengths: list[int], packed: bool) -> list[Tensor]:
+    """[1, T, ...] → one [1, length, ...] for each packed sequence; an unpacked batch stays whole."""
+    return list(x.split(lengths, dim=1)) if packed else [x]
+
+
+def join_sequences(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+def _abridged(bounds: list[int]) -> str:
+    return str(bounds) if len(bounds) <= 8 else f"[{bounds[0]}, {bounds[1]}, ..., {bounds[-1]}]"

@@ -1,0 +1,27 @@
+"""Dense scan: S_t = A_t S_{t-1} + B_t with a full matrix A_t; every S_t is returned.
+
+B batch  T time  H heads  n rows of the state  m columns
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from eigentrack.recurrence.reference.per_sequence import per_sequence
+
+
+@per_sequence
+def dense_scan(
+    a: Float[Tensor, "B T H n n"],
+    b: Float[Tensor, "B T H n m"] | None,
+    *,
+    initial_state: Float[Tensor, "B H n m"],
+) -> tuple[Float[Tensor, "B T H n m"], Float[Tensor, "B H n m"]]:
+    state, states = initial_state, []
+    inputs = [0.0] * a.shape[1] if b is None else b.unbind(1)
+    for a_t, b_t in zip(a.unbind(1), inputs, strict=True):
+        state = torch.einsum("bhij,bhjm->bhim", a_t, state) + b_t
+        states.append(state)
+    return torch.stack(states, dim=1), state
