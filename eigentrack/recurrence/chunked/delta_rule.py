@@ -5,7 +5,7 @@ S_i = g_i (I - b_i k_i k_iᵀ) S_{i-1} + b_i k_i v_iᵀ over the F = L n factors
     u_i = b_i (v_i - Γ_i0 Sᵀk_i - Σ_{j<i} Γ_ij (k_i·k_j) u_j)                       (2)
 
 is a unit lower triangular system, solved by forward substitution: it stays exact at b = 2 with equal keys, where doubling
-a Neumann series loses everything. With u = U - W S (3), the chunk hands on S' = (Γ_F0 I - K̂ᵀW) S + K̂ᵀU, K̂_j = Γ_Fj k_j (4).
+a Neumann series loses everything. Then y_i = Γ_i0 Sᵀq_i + Σ_{j≤i} Γ_ij (q_i·k_j) u_j (3) and S' = Γ_F0 S + Σ_j Γ_Fj k_j u_jᵀ (4).
 
 R chunks of a group  L tokens a chunk  n factors a token  H heads  K key dim  V value dim. Equations: docs/derivations/delta_rule.md.
 """
@@ -31,10 +31,10 @@ def delta_rule(
     beta: Float[Tensor, "B T H n"],
     gate: Float[Tensor, "B T H"] | None,
     *,
-    initial_state: Float[Tensor, "N H K V"],
+    initial_state: Float[Tensor, "S H K V"],
     cu_seqlens: Tensor | None,
     chunk_size: int = 64,
-) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "N H K V"]]:
+) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
     _, _, heads, factors, _ = k.shape
     tokens = max(1, chunk_size // factors)
     layout = chunk_layout(q, cu_seqlens, tokens, floats_per_chunk=heads * tokens * factors * max(tokens * factors, k.shape[-1]))

@@ -23,10 +23,10 @@ def gated_linear(
     v: Float[Tensor, "B T H V"],
     a: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"],
     *,
-    initial_state: Float[Tensor, "N H K V"],
+    initial_state: Float[Tensor, "S H K V"],
     cu_seqlens: Tensor | None,
     chunk_size: int = 64,
-) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "N H K V"]]:
+) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
     floats = q.shape[2] * chunk_size * max(chunk_size, q.shape[3])
     layout = chunk_layout(q, cu_seqlens, chunk_size, floats_per_chunk=floats)
     carry = Carry(layout, initial_state)

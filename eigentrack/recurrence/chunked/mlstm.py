@@ -18,7 +18,7 @@ from eigentrack.recurrence.chunked.gated_linear import gated_linear
 from eigentrack.recurrence.chunked.layout import chunk_layout
 from eigentrack.recurrence.reference.mlstm import log_magnitude
 
-MLSTMState = tuple[Float[Tensor, "N H K V"], Float[Tensor, "N H K"], Float[Tensor, "N H"]]
+MLSTMState = tuple[Float[Tensor, "S H K V"], Float[Tensor, "S H K"], Float[Tensor, "S H"]]
 
 
 def mlstm(
@@ -49,8 +49,8 @@ def mlstm(
 
 
 def _stabiliser(
-    log_f: Float[Tensor, "B T H"], i: Float[Tensor, "B T H"], start: Float[Tensor, "N H"], cu_seqlens: Tensor | None, chunk_size: int
-) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B T H"], Float[Tensor, "N H"]]:
+    log_f: Float[Tensor, "B T H"], i: Float[Tensor, "B T H"], start: Float[Tensor, "S H"], cu_seqlens: Tensor | None, chunk_size: int
+) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B T H"], Float[Tensor, "S H"]]:
     """m_t = max(log_f_t + m_{t-1}, i_t): before and after each token, and at the end of each sequence."""
     layout = chunk_layout(i, cu_seqlens, chunk_size, floats_per_chunk=chunk_size * i.shape[-1])
     carry = Carry(layout, start)

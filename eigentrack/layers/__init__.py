@@ -1,0 +1,26 @@
+"""The mixers, by the names that configurations use."""
+
+from eigentrack.layers.attention import Attention as Attention
+from eigentrack.layers.delta_net import DeltaNet as DeltaNet
+from eigentrack.layers.dense import Dense as Dense
+from eigentrack.layers.gla import GLA as GLA
+from eigentrack.layers.lstm import LSTM as LSTM
+from eigentrack.layers.mamba import Mamba as Mamba
+from eigentrack.layers.mamba2 import Mamba2 as Mamba2
+from eigentrack.layers.mixer import LinearMixer as LinearMixer
+from eigentrack.layers.mixer import Mixer as Mixer
+from eigentrack.layers.mixer import MixerState as MixerState
+from eigentrack.layers.mlstm import MLSTM as MLSTM
+from eigentrack.layers.slstm import SLSTM as SLSTM
+
+MIXERS: dict[str, type[Mixer]] = {
+    "mamba": Mamba,
+    "mamba2": Mamba2,
+    "gla": GLA,
+    "deltanet": DeltaNet,
+    "mlstm": MLSTM,
+    "dense": Dense,
+    "slstm": SLSTM,
+    "lstm": LSTM,
+    "attention": Attention,
+}

@@ -1,0 +1,84 @@
+"""Causal softmax attention with rotary positions: the transformer baseline. Its state is the cache of all keys and values.
+
+B batch  T time  H heads  D head dim  P tokens in the cache
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from eigentrack.layers.mixer import Mixer, MixerState
+from eigentrack.layers.validation import head_width
+from eigentrack.recurrence.packing import sequence_lengths
+
+
+class Attention(Mixer):
+    def __init__(self, d_model: int, *, heads: int = 4, rotary_base: float = 10_000.0, backend: str = "auto") -> None:
+        width = head_width(d_model, heads)
+        if width % 2:
+            raise ValueError(f"rotary positions turn pairs of channels: d_model/heads={width} must be even")
+        super().__init__(d_model, backend)
+        self.heads, self.width, self.rotary_base = heads, width, rotary_base
+        self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=False)
+        self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def initial_state(self, sequences: int) -> MixerState:
+        cache = self.qkv_proj.weight.new_zeros(sequences, 0, self.heads, self.width)
+        return MixerState((cache, cache, torch.zeros(sequences, 0, dtype=torch.bool, device=cache.device)))
+
+    def _mix(
+        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+    ) -> tuple[Float[Tensor, "B T d"], MixerState]:
+        q, k, v = self.qkv_proj(x).unflatten(-1, (3, self.heads, self.width)).unbind(2)
+        if cu_seqlens is None:
+            y, memory = self._attend(q, k, v, *state.memory)
+        else:
+            lengths = sequence_lengths(x.shape[0], x.shape[1], cu_seqlens)
+            rows = zip(*(part.split(lengths, 1) for part in (q, k, v)), *(part.split(1) for part in state.memory), strict=True)
+            outputs, memories = zip(*(self._attend(*row) for row in rows), strict=True)
+            y, memory = torch.cat(outputs, dim=1), _pad_together(memories)
+        return self.out_proj(y.flatten(-2)), MixerState(memory)
+
+    def _attend(
+        self,
+        q: Float[Tensor, "B T H D"],
+        k: Float[Tensor, "B T H D"],
+        v: Float[Tensor, "B T H D"],
+        past_k: Float[Tensor, "B P H D"],
+        past_v: Float[Tensor, "B P H D"],
+        held: Bool[Tensor, "B P"],
+    ) -> tuple[Float[Tensor, "B T H D"], tuple[Tensor, Tensor, Tensor]]:
+        """Past keys are stored turned; `held` marks the slots of the cache that hold a token."""
+        batch, time = q.shape[:2]
+        position = held.sum(1, keepdim=True) + torch.arange(time, device=q.device)
+        q, k = self._turn(q, position), self._turn(k, position)
+        all_k, all_v = torch.cat([past_k, k], dim=1), torch.cat([past_v, v], dim=1)
+        new = torch.ones(batch, time, dtype=torch.bool, device=q.device)
+        causal = torch.ones(time, time, dtype=torch.bool, device=q.device).tril().expand(batch, -1, -1)
+        visible = torch.cat([held[:, None].expand(-1, time, -1), causal], dim=2)
+        y = F.scaled_dot_product_attention(
+            *(part.transpose(1, 2) for part in (q, all_k, all_v)),
+            attn_mask=visible[:, None] if past_k.shape[1] else None,
+            is_causal=past_k.shape[1] == 0,
+        )
+        return y.transpose(1, 2), (all_k, all_v, torch.cat([held, new], dim=1))
+
+    def _turn(self, x: Float[Tensor, "B T H D"], position: Int[Tensor, "B T"]) -> Float[Tensor, "B T H D"]:
+        half = self.width // 2
+        speed = self.rotary_base ** -(torch.arange(half, dtype=torch.float64, device=x.device) / half)
+        angle = (position[..., None] * speed)[:, :, None]  # [B, T, 1, D/2]; float64: position × speed is large
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+def _pad_together(memories: tuple[tuple[Tensor, ...], ...]) -> tuple[Tensor, ...]:
+    """Caches of different lengths in one: shorter ones get empty slots."""
+    longest = max(memory[0].shape[1] for memory in memories)
+    padded = (
+        tuple(F.pad(part, (*[0, 0] * (part.ndim - 2), 0, longest - part.shape[1])) for part in memory) for memory in memories
+    )
+    return tuple(torch.cat(parts) for parts in zip(*padded, strict=True))

@@ -1,0 +1,112 @@
+"""DeltaNet: S ← g_t S;  S ← (I - b_tj k_tj k_tjᵀ) S + b_tj k_tj v_tjᵀ for j = 1..n;  y_t = S_tᵀ q_t.
+
+n = 1 without gate is DeltaNet, with gate gated DeltaNet; n > 1 is DeltaProduct.
+
+B batch  T time  H heads  n Householder factors a token  K key dim  V value dim
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.short_convolution import optional_convolution
+from eigentrack.layers.time_step import initial_time_step_bias
+from eigentrack.layers.unit_keys import unit
+from eigentrack.layers.validation import head_width, require_positive
+from eigentrack.recurrence import delta_rule
+from eigentrack.spectrum import EigenRange
+
+
+class DeltaNet(LinearMixer):
+    """`eigenvalues` bounds each factor's eigenvalue along its key; `gate` is the range of the gate, or None for no gate."""
+
+    eigenvalues: EigenRange
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        heads: int = 4,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        householders: int = 1,
+        eigenvalues: EigenRange = EigenRange(-1, 1),
+        gate: EigenRange | None = None,
+        conv: int = 4,
+        key_norm: bool = True,
+        output_gate: bool = False,
+        learn_initial_state: bool = False,
+        norm_eps: float = 1e-5,
+        backend: str = "auto",
+    ) -> None:
+        key_dim = key_dim or head_width(d_model, heads)
+        value_dim = value_dim or head_width(d_model, heads)
+        require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, householders=householders)
+        if gate is not None and not isinstance(gate, EigenRange):
+            raise ValueError(f"gate={gate!r} must be an EigenRange, or None for no gate")
+        widths = [heads * key_dim, heads * householders * key_dim, heads * householders * value_dim]  # q, k, v
+        convolution = optional_convolution(sum(widths), conv)
+        super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
+        self.heads, self.key_dim, self.value_dim, self.householders = heads, key_dim, value_dim, householders
+        self.gate, self.key_norm = gate, key_norm
+        self._widths = widths
+
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
+        self.beta_proj = nn.Linear(d_model, heads * householders, bias=False)
+        if gate is not None:
+            self.gate_proj = nn.Linear(d_model, heads, bias=False)
+            self.gate_log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
+            self.gate_bias = nn.Parameter(initial_time_step_bias(heads))
+        self.output_gate_proj = nn.Linear(d_model, heads * value_dim, bias=False) if output_gate else None
+        self.norm = nn.RMSNorm(value_dim, eps=norm_eps)
+        self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
+
+    def _mix(
+        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+    ) -> tuple[Float[Tensor, "B T d"], MixerState]:
+        q, k, v, window = self._queries_keys_values(x, state.window, cu_seqlens)
+        y, memory = delta_rule(
+            q, k, v, self._beta(x), self._gate(x), initial_state=state.memory[0], cu_seqlens=cu_seqlens, backend=backend
+        )
+        y = self.norm(y)
+        if self.output_gate_proj is not None:
+            y = y * F.silu(self.output_gate_proj(x)).unflatten(-1, (self.heads, -1))
+        return self.out_proj(y.flatten(-2)), MixerState((memory,), window)
+
+    def transitions(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> Float[Tensor, "B T H K K"]:
+        _, k, _, _ = self._queries_keys_values(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
+        k, beta, gate = gate_precision(k), self._beta(x), self._gate(x)
+        product = torch.eye(self.key_dim, dtype=k.dtype, device=k.device)
+        product = product if gate is None else gate[..., None, None] * product
+        for k_j, b_j in zip(k.unbind(3), beta.unbind(3), strict=True):
+            product = product - torch.einsum("bth,bthi,bthj->bthij", b_j, k_j, k_j) @ product
+        return product
+
+    def _queries_keys_values(
+        self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None
+    ) -> tuple[Float[Tensor, "B T H K"], Float[Tensor, "B T H n K"], Float[Tensor, "B T H n V"], Tensor | None]:
+        qkv = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
+        qkv, window = self._convolve(qkv, window, cu_seqlens)
+        q, k, v = F.silu(qkv).split(self._widths, dim=-1)
+        q = q.unflatten(-1, (self.heads, self.key_dim))
+        k = k.unflatten(-1, (self.heads, self.householders, self.key_dim))
+        v = v.unflatten(-1, (self.heads, self.householders, self.value_dim))
+        if self.key_norm:
+            q, k = unit(gate_precision(q)).to(q.dtype), unit(gate_precision(k))
+        return q * self.key_dim**-0.5, k, v, window
+
+    def _beta(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H n"]:
+        logits = gate_precision(self.beta_proj(x)).unflatten(-1, (self.heads, self.householders))
+        return self.eigenvalues.beta(logits)
+
+    def _gate(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H"] | None:
+        if self.gate is None:
+            return None
+        step = F.softplus(gate_precision(self.gate_proj(x)) + self.gate_bias)
+        return self.gate.eigenvalue(torch.exp(-torch.exp(gate_precision(self.gate_log_rate)) * step))

@@ -1,0 +1,74 @@
+"""Dense: S_t = A(x_t) S_{t-1} with a full matrix, S_0 = I; S_t, scaled into the unit ball, is read out linearly.
+
+B batch  T time  H heads  n state size
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.short_convolution import optional_convolution
+from eigentrack.layers.validation import require_positive
+from eigentrack.recurrence import dense_scan
+from eigentrack.spectrum import EigenRange
+
+
+class Dense(LinearMixer):
+    """`eigenvalues=None` is the paper's full-matrix baseline, without any bound on A.
+
+    A range puts the (complex) eigenvalues into the disk whose diameter it is: A = centre I + radius M with |M| ≤ 1.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        heads: int = 1,
+        state_size: int = 32,
+        eigenvalues: EigenRange | None = None,
+        conv: int = 0,
+        learn_initial_state: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        require_positive(d_model=d_model, heads=heads, state_size=state_size)
+        memory_shape = (heads, state_size, state_size)
+        convolution = optional_convolution(d_model, conv)
+        super().__init__(d_model, backend, memory_shape, eigenvalues, learn_initial_state, convolution)
+        self.matrix_proj = nn.Linear(d_model, heads * state_size**2)
+        self.matrix_proj.bias.data = torch.eye(state_size).flatten().repeat(heads)  # starts near the identity, which forgets nothing
+        self.out_proj = nn.Linear(heads * state_size**2, d_model, bias=False)
+
+    def initial_state(self, sequences: int) -> MixerState:
+        start = super().initial_state(sequences)
+        (memory,) = start.memory
+        identity = torch.eye(self.memory_shape[-1], dtype=memory.dtype, device=memory.device)
+        return MixerState((memory + identity,), start.window)
+
+    def _mix(
+        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+    ) -> tuple[Float[Tensor, "B T d"], MixerState]:
+        matrices, window = self._matrices(x, state.window, cu_seqlens)
+        states, memory = dense_scan(matrices, initial_state=state.memory[0], cu_seqlens=cu_seqlens, backend=backend)
+        read = states.flatten(-2)
+        read = read / torch.linalg.vector_norm(read, dim=-1, keepdim=True).clamp_min(1.0)
+        return self.out_proj(read.flatten(-2).to(x.dtype)), MixerState((memory,), window)
+
+    def transitions(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> Float[Tensor, "B T H n n"]:
+        return self._matrices(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)[0]
+
+    def _matrices(
+        self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None
+    ) -> tuple[Float[Tensor, "B T H n n"], Tensor | None]:
+        x, window = self._convolve(x, window, cu_seqlens)
+        matrices = gate_precision(self.matrix_proj(x)).unflatten(-1, self.memory_shape)
+        if self.eigenvalues is None:
+            return matrices, window
+        matrices = matrices / torch.linalg.matrix_norm(matrices, ord=2, keepdim=True).clamp_min(1.0)
+        low, high = self.eigenvalues.low, self.eigenvalues.high
+        identity = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+        return (low + high) / 2 * identity + (high - low) / 2 * matrices, window

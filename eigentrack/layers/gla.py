@@ -1,0 +1,85 @@
+"""Gated linear attention: S_t = diag(a_t) S_{t-1} + k_t v_tᵀ,  y_t = S_tᵀ q_t,  a_t = range(σ(W x_t)^(1/τ)) for each key channel.
+
+B batch  T time  H heads  K key dim  V value dim
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.short_convolution import optional_convolution
+from eigentrack.layers.unit_keys import unit
+from eigentrack.layers.validation import head_width, require_positive
+from eigentrack.recurrence import gated_linear
+from eigentrack.spectrum import EigenRange
+
+
+class GLA(LinearMixer):
+    """`gate_temperature` τ keeps the gates near the top of the range at the start of training."""
+
+    eigenvalues: EigenRange
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        heads: int = 4,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        gate_rank: int = 16,
+        gate_temperature: float = 16.0,
+        eigenvalues: EigenRange = EigenRange(-1, 1),
+        conv: int = 0,
+        key_norm: bool = False,
+        learn_initial_state: bool = False,
+        norm_eps: float = 1e-5,
+        backend: str = "auto",
+    ) -> None:
+        key_dim = key_dim or max(1, head_width(d_model, heads) // 2)
+        value_dim = value_dim or head_width(d_model, heads)
+        require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, gate_rank=gate_rank)
+        if gate_temperature <= 0:
+            raise ValueError(f"gate_temperature={gate_temperature} must be positive")
+        widths = [heads * key_dim, heads * key_dim, heads * value_dim]  # q, k, v
+        convolution = optional_convolution(sum(widths), conv)
+        super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
+        self.heads, self.gate_temperature, self.key_norm = heads, gate_temperature, key_norm
+        self._widths = widths
+
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
+        self.gate_proj = nn.Sequential(nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, heads * key_dim))
+        self.output_gate_proj = nn.Linear(d_model, heads * value_dim, bias=False)
+        self.norm = nn.RMSNorm(value_dim, eps=norm_eps)
+        self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
+
+    def _mix(
+        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+    ) -> tuple[Float[Tensor, "B T d"], MixerState]:
+        qkv = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
+        qkv, window = self._convolve(qkv, state.window, cu_seqlens)
+        qkv = qkv if window is None else F.silu(qkv)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in qkv.split(self._widths, dim=-1))
+        y, memory = gated_linear(
+            q * q.shape[-1] ** -0.5,
+            unit(k) if self.key_norm else k,
+            v,
+            self._eigenvalue(x),
+            initial_state=state.memory[0],
+            cu_seqlens=cu_seqlens,
+            backend=backend,
+        )
+        y = self.norm(y) * F.silu(self.output_gate_proj(x)).unflatten(-1, (self.heads, -1))
+        return self.out_proj(y.flatten(-2)), MixerState((memory,), window)
+
+    def transitions(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> Float[Tensor, "B T H K K"]:
+        return torch.diag_embed(self._eigenvalue(x))
+
+    def _eigenvalue(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H K"]:
+        logits = gate_precision(self.gate_proj(x)).unflatten(-1, (self.heads, -1))
+        return self.eigenvalues.eigenvalue(torch.exp(F.logsigmoid(logits) / self.gate_temperature))

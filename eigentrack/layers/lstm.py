@@ -1,0 +1,35 @@
+"""LSTM, the classic non-linear baseline; equations in `recurrence/reference/lstm.py`.
+
+B batch  T time  H heads  D head dim
+"""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from eigentrack.layers.mixer import Mixer, MixerState
+from eigentrack.layers.recurrent_gates import RecurrentGates
+from eigentrack.layers.validation import head_width
+from eigentrack.recurrence import lstm
+
+
+class LSTM(Mixer):
+    def __init__(self, d_model: int, *, heads: int = 1, backend: str = "auto") -> None:
+        super().__init__(d_model, backend)
+        self.heads, self.width = heads, head_width(d_model, heads)
+        self.gates = RecurrentGates(d_model, heads)
+        self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def initial_state(self, sequences: int) -> MixerState:
+        zeros = self._zeros(sequences, self.heads, self.width)
+        return MixerState((zeros, zeros))
+
+    def _mix(
+        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+    ) -> tuple[Float[Tensor, "B T d"], MixerState]:
+        c, h = state.memory
+        y, last = lstm(
+            self.gates(x), recurrent=self.gates.recurrent, initial_state=(c, h), cu_seqlens=cu_seqlens, backend=backend
+        )
+        return self.out_proj(y.flatten(-2)), MixerState(last)

@@ -1,0 +1,97 @@
+"""Mamba: a_t = range(exp(Δ_t A)),  h_t = a_t h_{t-1} + Δ_t B_t x_t,  y_t = (Σ_n C_t h_t + D x_t) silu(z_t), channel by channel.
+
+B batch  T time  D channels  N state size
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.short_convolution import optional_convolution
+from eigentrack.layers.time_step import initial_time_step_bias
+from eigentrack.layers.unit_keys import unit
+from eigentrack.layers.validation import require_positive
+from eigentrack.recurrence import selective_scan
+from eigentrack.spectrum import EigenRange
+
+
+class Mamba(LinearMixer):
+    eigenvalues: EigenRange
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        state_size: int = 16,
+        expand: int = 2,
+        dt_rank: int | None = None,
+        eigenvalues: EigenRange = EigenRange(-1, 1),
+        conv: int = 4,
+        conv_bias: bool = True,
+        key_norm: bool = False,
+        learn_initial_state: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        dt_rank = dt_rank or math.ceil(d_model / 16)
+        require_positive(d_model=d_model, state_size=state_size, expand=expand, dt_rank=dt_rank)
+        channels = expand * d_model
+        convolution = optional_convolution(channels, conv, conv_bias)
+        super().__init__(d_model, backend, (channels, state_size), eigenvalues, learn_initial_state, convolution)
+        self.key_norm = key_norm
+        self._widths = [dt_rank, state_size, state_size]
+
+        self.in_proj = nn.Linear(d_model, 2 * channels, bias=False)
+        self.x_proj = nn.Linear(channels, sum(self._widths), bias=False)
+        self.dt_proj = nn.Linear(dt_rank, channels)
+        nn.init.uniform_(self.dt_proj.weight, -(dt_rank**-0.5), dt_rank**-0.5)
+        self.dt_proj.bias.data = initial_time_step_bias(channels)
+        self.log_rate = nn.Parameter(torch.arange(1.0, state_size + 1).log().repeat(channels, 1))  # A = -exp(log_rate)
+        self.skip = nn.Parameter(torch.ones(channels))
+        self.out_proj = nn.Linear(channels, d_model, bias=False)
+
+    def _mix(
+        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+    ) -> tuple[Float[Tensor, "B T d"], MixerState]:
+        u, z, window = self._inputs(x, state.window, cu_seqlens)
+        dt, b, c = self._selection(u)
+        y, memory = selective_scan(
+            *(u, dt, b, c, z),
+            log_decay=self._log_decay(),
+            skip=self.skip,
+            eigenvalues=self.eigenvalues,
+            initial_state=state.memory[0],
+            cu_seqlens=cu_seqlens,
+            backend=backend,
+        )
+        return self.out_proj(y), MixerState((memory,), window)
+
+    def transitions(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> Float[Tensor, "B T D N N"]:
+        u, _, _ = self._inputs(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
+        dt, _, _ = self._selection(u)
+        return torch.diag_embed(self.eigenvalues.eigenvalue(torch.exp(dt[..., None] * self._log_decay())))
+
+    def _inputs(
+        self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"], Tensor | None]:
+        u, z = self.in_proj(x).chunk(2, dim=-1)
+        u, window = self._convolve(u, window, cu_seqlens)
+        return F.silu(u), z, window
+
+    def _selection(
+        self, u: Float[Tensor, "B T D"]
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T N"], Float[Tensor, "B T N"]]:
+        dt, b, c = self.x_proj(u).split(self._widths, dim=-1)
+        # the bias is added in the state's precision: Δ must be able to vanish, and to reach the range's end
+        logits = gate_precision(dt @ self.dt_proj.weight.mT) + self.dt_proj.bias
+        return F.softplus(logits), unit(b) if self.key_norm else b, c
+
+    def _log_decay(self) -> Float[Tensor, "D N"]:
+        return -torch.exp(gate_precision(self.log_rate))

@@ -1,0 +1,123 @@
+"""Mixer: what every sequence-mixing layer is. One projection code for sequences and tokens, one state for both.
+
+B batch  T time  S sequences (B, or len(cu_seqlens) - 1 when packed)  d model width
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from eigentrack.layers.short_convolution import ShortConvolution
+from eigentrack.layers.validation import require_positive
+from eigentrack.recurrence.dispatch import state_dtype
+from eigentrack.spectrum import EigenRange
+
+
+@dataclass(frozen=True)
+class MixerState:
+    """What a mixer carries from call to call: every tensor has one row for each sequence."""
+
+    memory: tuple[Tensor, ...]
+    window: Tensor | None = None  # the last inputs of the short convolution, [S, width - 1, channels]
+
+    def select(self, rows: Tensor) -> MixerState:
+        """The states of some of the sequences, in the order of `rows`: for beam search, or to fork a prefix."""
+        memory = tuple(part.index_select(0, rows) for part in self.memory)
+        return MixerState(memory, None if self.window is None else self.window.index_select(0, rows))
+
+    def detach(self) -> MixerState:
+        """The same values, cut off from the gradient: for truncated backpropagation."""
+        return MixerState(tuple(part.detach() for part in self.memory), None if self.window is None else self.window.detach())
+
+
+class Mixer(nn.Module, ABC):
+    """Sequence in, sequence out, with a state that makes `forward` on pieces, or `step` on tokens, equal `forward` on the whole."""
+
+    def __init__(self, d_model: int, backend: str) -> None:
+        super().__init__()
+        require_positive(d_model=d_model)
+        self.d_model = d_model
+        self.backend = backend
+
+    def forward(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> tuple[Float[Tensor, "B T d"], MixerState]:
+        if x.ndim != 3 or x.shape[-1] != self.d_model:
+            raise ValueError(f"{type(self).__name__}: input has shape {list(x.shape)}, expected [batch, time, {self.d_model}]")
+        return self._mix(x, self._state_for(x, state, cu_seqlens), cu_seqlens, self.backend)
+
+    def step(self, x: Float[Tensor, "B d"], state: MixerState | None = None) -> tuple[Float[Tensor, "B d"], MixerState]:
+        """One token for each sequence: one turn of the reference loop."""
+        if x.ndim != 2 or x.shape[-1] != self.d_model:
+            raise ValueError(f"{type(self).__name__}: a step takes [batch, {self.d_model}], got {list(x.shape)}")
+        y, state = self._mix(x[:, None], self._state_for(x, state, None), None, "reference")
+        return y[:, 0], state
+
+    @abstractmethod
+    def initial_state(self, sequences: int) -> MixerState:
+        """The state before the first token."""
+
+    @abstractmethod
+    def _mix(
+        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+    ) -> tuple[Float[Tensor, "B T d"], MixerState]: ...
+
+    def _state_for(self, x: Tensor, state: MixerState | None, cu_seqlens: Tensor | None) -> MixerState:
+        sequences = x.shape[0] if cu_seqlens is None else len(cu_seqlens) - 1
+        if state is None:
+            return self.initial_state(sequences)
+        if len(state.memory[0]) != sequences:
+            raise ValueError(f"{type(self).__name__}: the state holds {len(state.memory[0])} sequences, the input {sequences}")
+        return state
+
+    def _zeros(self, *shape: int) -> Tensor:
+        weight = next(self.parameters())
+        return torch.zeros(shape, dtype=state_dtype(weight), device=weight.device)
+
+
+class LinearMixer(Mixer):
+    """A mixer whose memory follows H_t = A(x_t) H_{t-1} + B(x_t) with the eigenvalues of A in a chosen range."""
+
+    def __init__(
+        self,
+        d_model: int,
+        backend: str,
+        memory_shape: tuple[int, ...],
+        eigenvalues: EigenRange | None,
+        learn_initial_state: bool,
+        convolution: ShortConvolution | None,
+    ) -> None:
+        super().__init__(d_model, backend)
+        if eigenvalues is not None and not isinstance(eigenvalues, EigenRange):
+            raise ValueError(f"eigenvalues={eigenvalues!r} must be an EigenRange, such as EigenRange(-1, 1)")
+        self.eigenvalues = eigenvalues
+        self.memory_shape = memory_shape
+        self.convolution = convolution
+        self.initial_memory = nn.Parameter(torch.zeros(memory_shape)) if learn_initial_state else None
+
+    def initial_state(self, sequences: int) -> MixerState:
+        memory = self._zeros(sequences, *self.memory_shape)
+        window = None if self.convolution is None else self.convolution.initial_window(sequences)
+        return MixerState((memory if self.initial_memory is None else memory + self.initial_memory,), window)
+
+    def _convolve(self, x: Tensor, window: Tensor | None, cu_seqlens: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The short convolution and its new window; without one, x as it is."""
+        if self.convolution is None or window is None:
+            return x, window
+        return self.convolution(x, window, cu_seqlens)
+
+    @abstractmethod
+    def transitions(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> Float[Tensor, "B T H n n"]:
+        """The matrices A(x_t) that `forward` would apply to the memory of each head."""
+
+
+def gate_precision(logits: Tensor) -> Tensor:
+    """Gates are computed in the state's precision: a half-precision gate near ±1 is a different machine."""
+    return logits.to(state_dtype(logits))

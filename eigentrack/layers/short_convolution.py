@@ -1,0 +1,53 @@
+"""Short causal convolution, one filter a channel: y_t = Σ_w weight_w x_{t - width + 1 + w} + bias.
+
+B batch  T time  C channels  S sequences
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from eigentrack.layers.validation import require_positive
+from eigentrack.recurrence.packing import sequence_lengths
+
+
+class ShortConvolution(nn.Module):
+    def __init__(self, channels: int, width: int, bias: bool) -> None:
+        super().__init__()
+        require_positive(channels=channels, width=width)
+        self.width = width
+        bound = width**-0.5
+        self.weight = nn.Parameter(torch.empty(channels, width).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(channels).uniform_(-bound, bound)) if bias else None
+
+    def initial_window(self, sequences: int) -> Float[Tensor, "S past C"]:
+        return self.weight.new_zeros(sequences, self.width - 1, self.weight.shape[0])
+
+    def forward(
+        self, x: Float[Tensor, "B T C"], window: Float[Tensor, "S past C"], cu_seqlens: Tensor | None
+    ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "S past C"]]:
+        """The convolution and the window for what follows; no sequence sees the tokens of another."""
+        past = self.width - 1
+        window = window.to(x.dtype)
+        if cu_seqlens is None:
+            extended = torch.cat([window, x], dim=1)
+            return self._filter(extended), extended[:, extended.shape[1] - past :]
+        # every sequence gets its window in front; the outputs that straddle a border are dropped again
+        lengths = sequence_lengths(x.shape[0], x.shape[1], cu_seqlens)
+        pieces = [torch.cat([w[None], piece], 1) for w, piece in zip(window, x.split(lengths, 1), strict=True)]
+        number = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)).to(x.device)
+        tokens = torch.arange(x.shape[1], device=x.device) + number * past
+        y = self._filter(torch.cat(pieces, dim=1)).index_select(1, tokens)
+        return y, torch.cat([piece[:, piece.shape[1] - past :] for piece in pieces])
+
+    def _filter(self, extended: Float[Tensor, "B long C"]) -> Float[Tensor, "B short C"]:
+        time = extended.shape[1] - self.width + 1
+        y = sum(extended[:, lag : lag + time] * self.weight[:, lag] for lag in range(self.width))
+        return y if self.bias is None else y + self.bias
+
+
+def optional_convolution(channels: int, width: int, bias: bool = False) -> ShortConvolution | None:
+    """Width 0 means no convolution."""
+    return ShortConvolution(channels, width, bias) if width != 0 else None

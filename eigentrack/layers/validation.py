@@ -1,0 +1,16 @@
+"""Checks on the sizes that layers are built with; errors name the value."""
+
+from __future__ import annotations
+
+
+def require_positive(**values: int) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+
+
+def head_width(d_model: int, heads: int) -> int:
+    require_positive(d_model=d_model, heads=heads)
+    if d_model % heads:
+        raise ValueError(f"d_model={d_model} must be a multiple of heads={heads}")
+    return d_model // heads

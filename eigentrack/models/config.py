@@ -1,0 +1,127 @@
+"""ModelConfig: everything that determines a SequenceModel but its weights. Frozen, checked, and the same in JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from eigentrack.layers import MIXERS, Mixer
+from eigentrack.layers.validation import require_positive
+from eigentrack.spectrum import EigenRange
+
+_RANGE_OPTIONS = ("eigenvalues", "gate")  # mixer options that hold an EigenRange, [low, high] in JSON
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """`mixer` and `mixer_options` are one for all layers, or a tuple with one for each, so a hybrid needs no new class."""
+
+    vocab_size: int
+    d_model: int = 128
+    layers: int = 2
+    mixer: str | tuple[str, ...] = "deltanet"
+    eigenvalues: EigenRange = EigenRange(-1, 1)
+    mixer_options: Mapping[str, Any] | tuple[Mapping[str, Any], ...] = field(default_factory=dict)
+    mlp_width: int | None = None  # None: 2 d_model; 0: no MLP
+    norm_eps: float = 1e-5
+    tie_embeddings: bool = False
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        require_positive(vocab_size=self.vocab_size, d_model=self.d_model, layers=self.layers)
+        if not isinstance(self.eigenvalues, EigenRange):
+            raise ValueError(f"eigenvalues={self.eigenvalues!r} must be an EigenRange, such as EigenRange(-1, 1)")
+        if self.mlp_width is not None and (not isinstance(self.mlp_width, int) or self.mlp_width < 0):
+            raise ValueError(f"mlp_width={self.mlp_width!r} must be a whole number, 0 for no MLP, or None for 2*d_model")
+        for name, kind in (("mixer", str), ("mixer_options", Mapping)):
+            value = getattr(self, name)
+            if isinstance(value, (list, tuple)):
+                object.__setattr__(self, name, tuple(value))
+                if len(value) != self.layers:
+                    raise ValueError(f"{name} lists {len(value)} entries for layers={self.layers}: give one, or one a layer")
+            for entry in self._per_layer(name):
+                if not isinstance(entry, kind):
+                    raise ValueError(f"{name}={value!r} must be {'a name' if kind is str else 'a mapping'}, or one a layer")
+        for name, options in zip(self.mixers, self.options, strict=True):
+            _check_options(name, options)
+
+    @property
+    def mixers(self) -> tuple[str, ...]:
+        """The mixer of every layer."""
+        return self._per_layer("mixer")
+
+    @property
+    def options(self) -> tuple[Mapping[str, Any], ...]:
+        """The options of every layer's mixer."""
+        return self._per_layer("mixer_options")
+
+    def build_mixer(self, layer: int) -> Mixer:
+        mixer, options = MIXERS[self.mixers[layer]], dict(self.options[layer])
+        if "eigenvalues" in _accepted(mixer):
+            options.setdefault("eigenvalues", self.eigenvalues)
+        options.setdefault("backend", self.backend)
+        return mixer(self.d_model, **options)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; EigenRange as [low, high]."""
+        return {item.name: _plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
+
+    @classmethod
+    def from_json(cls, values: Any) -> ModelConfig:
+        known = {item.name for item in dataclasses.fields(cls)}
+        if not isinstance(values, dict) or "vocab_size" not in values:
+            raise ValueError("a model configuration must be a JSON object with at least vocab_size")
+        if unknown := sorted(set(values) - known):
+            raise ValueError(f"unknown configuration entry {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        values = dict(values)
+        if "eigenvalues" in values:
+            values["eigenvalues"] = _range(values["eigenvalues"])
+        if "mixer_options" in values:
+            options = values["mixer_options"]
+            values["mixer_options"] = (
+                tuple(_decode_options(entry) for entry in options) if isinstance(options, list) else _decode_options(options)
+            )
+        if isinstance(values.get("mixer"), list):
+            values["mixer"] = tuple(values["mixer"])
+        return cls(**values)
+
+    def _per_layer(self, name: str) -> tuple[Any, ...]:
+        value = getattr(self, name)
+        return value if isinstance(value, tuple) else (value,) * self.layers
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    if name not in MIXERS:
+        raise ValueError(f"mixer={name!r} is not known; there are {', '.join(MIXERS)}")
+    accepted = _accepted(MIXERS[name])
+    if unknown := sorted(set(options) - set(accepted)):
+        raise ValueError(f"mixer {name!r} has no option {unknown[0]!r}; it takes {', '.join(accepted)}")
+
+
+def _accepted(mixer: type[Mixer]) -> list[str]:
+    return [name for name in inspect.signature(mixer).parameters if name != "d_model"]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, EigenRange):
+        return [value.low, value.high]
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(entry) for entry in value]
+    return value
+
+
+def _decode_options(options: Any) -> Any:
+    if not isinstance(options, dict):
+        return options  # ModelConfig says what is wrong with it
+    return {key: _range(value) if key in _RANGE_OPTIONS and value is not None else value for key, value in options.items()}
+
+
+def _range(value: Any) -> EigenRange:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError(f"an eigenvalue range is written [low, high], got {value!r}")
+    return EigenRange(*value)

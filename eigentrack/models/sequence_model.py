@@ -1,0 +1,153 @@
+"""SequenceModel: embedding, blocks of (norm, mixer, residual, norm, gated MLP, residual), norm, head. The mixer is an argument.
+
+B batch  T time  d model width
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from eigentrack.layers import MixerState
+from eigentrack.models.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """The states of all layers; all that the model knows about the tokens so far."""
+
+    layers: tuple[MixerState, ...]
+
+    def select(self, rows: Tensor) -> ModelState:
+        """The states of some of the sequences, in the order of `rows`."""
+        return ModelState(tuple(layer.select(rows) for layer in self.layers))
+
+    def detach(self) -> ModelState:
+        return ModelState(tuple(layer.detach() for layer in self.layers))
+
+
+class GatedMLP(nn.Module):
+    """down(silu(gate(x)) ⊙ up(x))."""
+
+    def __init__(self, d_model: int, width: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(d_model, width, bias=False)
+        self.up_proj = nn.Linear(d_model, width, bias=False)
+        self.down_proj = nn.Linear(width, d_model, bias=False)
+
+    def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(nn.Module):
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        width = 2 * config.d_model if config.mlp_width is None else config.mlp_width
+        self.mixer_norm = nn.RMSNorm(config.d_model, eps=config.norm_eps)
+        self.mixer = config.build_mixer(layer)
+        self.mlp_norm = nn.RMSNorm(config.d_model, eps=config.norm_eps) if width else None
+        self.mlp = GatedMLP(config.d_model, width) if width else None
+
+    def forward(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None, cu_seqlens: Tensor | None
+    ) -> tuple[Float[Tensor, "B T d"], MixerState]:
+        mixed, state = self.mixer(self.mixer_norm(x), state, cu_seqlens)
+        return self._add_mlp(x + mixed), state
+
+    def step(self, x: Float[Tensor, "B d"], state: MixerState | None) -> tuple[Float[Tensor, "B d"], MixerState]:
+        mixed, state = self.mixer.step(self.mixer_norm(x), state)
+        return self._add_mlp(x + mixed), state
+
+    def _add_mlp(self, x: Tensor) -> Tensor:
+        if self.mlp is None or self.mlp_norm is None:
+            return x
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class SequenceModel(nn.Module):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
+        self.norm = nn.RMSNorm(config.d_model, eps=config.norm_eps)
+        self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        if config.tie_embeddings:
+            self.head.weight = self.embedding.weight
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], state: ModelState | None = None, cu_seqlens: Tensor | None = None
+    ) -> tuple[Float[Tensor, "B T vocab"], ModelState]:
+        """Logits after every token, and the state from which the next tokens go on."""
+        self._check_tokens(tokens, 2, "[batch, time]")
+        x, states = self.embedding(tokens), []
+        for block, layer_state in zip(self.blocks, self._layer_states(state), strict=True):
+            x, layer_state = block(x, layer_state, cu_seqlens)
+            states.append(layer_state)
+        return self.head(self.norm(x)), ModelState(tuple(states))
+
+    def step(self, token: Int[Tensor, " B"], state: ModelState | None = None) -> tuple[Float[Tensor, "B vocab"], ModelState]:
+        """One token for each sequence, in time and memory that do not grow with what came before (but for attention)."""
+        self._check_tokens(token, 1, "[batch]")
+        x, states = self.embedding(token), []
+        for block, layer_state in zip(self.blocks, self._layer_states(state), strict=True):
+            x, layer_state = block.step(x, layer_state)
+            states.append(layer_state)
+        return self.head(self.norm(x)), ModelState(tuple(states))
+
+    @torch.no_grad()
+    def generate(
+        self,
+        tokens: Int[Tensor, "B T"],
+        length: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Int[Tensor, "B length"]:
+        """`length` new tokens after the prompt; temperature 0 takes the likeliest token."""
+        if length < 1:
+            raise ValueError(f"length={length} must be at least 1")
+        if temperature < 0:
+            raise ValueError(f"temperature={temperature} must be 0 (greedy) or above")
+        if top_k is not None and not 1 <= top_k <= self.config.vocab_size:
+            raise ValueError(f"top_k={top_k} must lie between 1 and vocab_size={self.config.vocab_size}")
+        logits, state = self(tokens)
+        drawn = [_draw(logits[:, -1], temperature, top_k, generator)]
+        while len(drawn) < length:
+            last, state = self.step(drawn[-1], state)
+            drawn.append(_draw(last, temperature, top_k, generator))
+        return torch.stack(drawn, dim=1)
+
+    def _layer_states(self, state: ModelState | None) -> tuple[MixerState | None, ...]:
+        if state is None:
+            return (None,) * self.config.layers
+        if len(state.layers) != self.config.layers:
+            raise ValueError(f"the state has {len(state.layers)} layers, the model {self.config.layers}")
+        return state.layers
+
+    def _check_tokens(self, tokens: Tensor, ndim: int, layout: str) -> None:
+        if tokens.ndim != ndim or tokens.numel() == 0:
+            raise ValueError(f"tokens have shape {list(tokens.shape)}, expected a non-empty {layout}")
+        if tokens.is_floating_point() or tokens.dtype == torch.bool:
+            raise ValueError(f"tokens have dtype {tokens.dtype}, expected integers")
+        if tokens.device.type == "cpu":  # elsewhere the look would stall the device
+            low, high = int(tokens.min()), int(tokens.max())
+            if low < 0 or high >= self.config.vocab_size:
+                wrong = low if low < 0 else high
+                raise ValueError(f"token {wrong} is outside the vocabulary 0..{self.config.vocab_size - 1}")
+
+
+def _draw(logits: Float[Tensor, "B vocab"], temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:
+    if temperature == 0:
+        return logits.argmax(-1)
+    scaled = logits.float() / temperature
+    if top_k is not None:
+        kth = scaled.topk(top_k).values[:, -1:]
+        scaled = scaled.masked_fill(scaled < kth, -torch.inf)
+    return torch.multinomial(torch.softmax(scaled, -1), 1, generator=generator)[:, 0]

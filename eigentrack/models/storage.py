@@ -1,0 +1,92 @@
+"""A model on disk: a folder with config.json and model.safetensors. Writes are atomic, reads are checked in full; no pickles."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from eigentrack.models.config import ModelConfig
+from eigentrack.models.sequence_model import SequenceModel
+
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+
+
+def save_model(model: SequenceModel, folder: str | Path) -> None:
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in _stored_weights(model).items()}
+    # weights first: a folder with a configuration is complete
+    write_atomically(folder / WEIGHTS_FILE, lambda path: save_file(weights, path, metadata={"format": "pt"}))
+    text = json.dumps(model.config.to_json(), indent=2) + "\n"
+    write_atomically(folder / CONFIG_FILE, lambda path: Path(path).write_text(text))
+
+
+def load_model(folder: str | Path, device: str | torch.device = "cpu") -> SequenceModel:
+    folder = Path(folder)
+    config = load_config(folder)
+    try:
+        weights = load_file(folder / WEIGHTS_FILE)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{folder / WEIGHTS_FILE} is missing: {folder} is not a saved model") from None
+    except SafetensorError as error:
+        raise ValueError(f"{folder / WEIGHTS_FILE} is damaged or cut short ({error}): copy or train it again") from None
+    model = SequenceModel(config)
+    _check_weights(folder / WEIGHTS_FILE, weights, _stored_weights(model))
+    dtype = weights["embedding.weight"].dtype
+    model.to(dtype=dtype).load_state_dict(weights, strict=not config.tie_embeddings)
+    return model.to(device)
+
+
+def load_config(folder: str | Path) -> ModelConfig:
+    path = Path(folder) / CONFIG_FILE
+    try:
+        values = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing: {folder} is not a saved model") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid JSON ({error})") from None
+    try:
+        return ModelConfig.from_json(values)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def write_atomically(path: Path, write: Callable[[str], object]) -> None:
+    """`write` fills a file beside `path`, which then takes its place: a crash leaves the old file or the new one."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        write(temporary)
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _stored_weights(model: SequenceModel) -> dict[str, Tensor]:
+    weights = model.state_dict()
+    if model.config.tie_embeddings:
+        del weights["head.weight"]  # it is the embedding
+    return weights
+
+
+def _check_weights(path: Path, found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    if missing := sorted(set(expected) - set(found)):
+        raise ValueError(f"{path} lacks {missing[0]!r} (and {len(missing) - 1} more): it does not belong to this configuration")
+    if extra := sorted(set(found) - set(expected)):
+        raise ValueError(f"{path} holds {extra[0]!r} (and {len(extra) - 1} more), which this configuration has no place for")
+    for name, tensor in expected.items():
+        if found[name].shape != tensor.shape:
+            raise ValueError(f"{path}: {name!r} has shape {list(found[name].shape)}, the configuration needs {list(tensor.shape)}")
+        if not found[name].is_floating_point():
+            raise ValueError(f"{path}: {name!r} has dtype {found[name].dtype}, expected floats")
