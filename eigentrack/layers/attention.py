@@ -50,7 +50,7 @@ class Attention(Mixer):
         past_k: Float[Tensor, "B P H D"],
         past_v: Float[Tensor, "B P H D"],
         held: Bool[Tensor, "B P"],
-    ) -> tuple[Float[Tensor, "B T H D"], tuple[Tensor, Tensor, Tensor]]:
+    ) -> tuple[Float[Tensor, "B T H D"], tuple[Tensor, ...]]:
         """Past keys are stored turned; `held` marks the slots of the cache that hold a token."""
         batch, time = q.shape[:2]
         position = held.sum(1, keepdim=True) + torch.arange(time, device=q.device)
@@ -60,7 +60,9 @@ class Attention(Mixer):
         causal = torch.ones(time, time, dtype=torch.bool, device=q.device).tril().expand(batch, -1, -1)
         visible = torch.cat([held[:, None].expand(-1, time, -1), causal], dim=2)
         y = F.scaled_dot_product_attention(
-            *(part.transpose(1, 2) for part in (q, all_k, all_v)),
+            q.transpose(1, 2),
+            all_k.transpose(1, 2),
+            all_v.transpose(1, 2),
             attn_mask=visible[:, None] if past_k.shape[1] else None,
             is_causal=past_k.shape[1] == 0,
         )

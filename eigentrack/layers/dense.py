@@ -38,7 +38,9 @@ class Dense(LinearMixer):
         convolution = optional_convolution(d_model, conv)
         super().__init__(d_model, backend, memory_shape, eigenvalues, learn_initial_state, convolution)
         self.matrix_proj = nn.Linear(d_model, heads * state_size**2)
-        self.matrix_proj.bias.data = torch.eye(state_size).flatten().repeat(heads)  # starts near the identity, which forgets nothing
+        self.matrix_proj.bias.data = (
+            torch.eye(state_size).flatten().repeat(heads)
+        )  # starts near the identity, which forgets nothing
         self.out_proj = nn.Linear(heads * state_size**2, d_model, bias=False)
 
     def initial_state(self, sequences: int) -> MixerState:

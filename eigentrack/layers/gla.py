@@ -1,4 +1,4 @@
-"""Gated linear attention: S_t = diag(a_t) S_{t-1} + k_t v_tᵀ,  y_t = S_tᵀ q_t,  a_t = range(σ(W x_t)^(1/τ)) for each key channel.
+"""Gated linear attention: S_t = diag(a_t) S_{t-1} + k_t v_tᵀ,  y_t = S_tᵀ q_t,  a_t = range(σ(W x_t)^(1/τ)) by key channel.
 
 B batch  T time  H heads  K key dim  V value dim
 """

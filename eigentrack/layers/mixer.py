@@ -36,7 +36,7 @@ class MixerState:
 
 
 class Mixer(nn.Module, ABC):
-    """Sequence in, sequence out, with a state that makes `forward` on pieces, or `step` on tokens, equal `forward` on the whole."""
+    """Sequence in, sequence out; with the state, `forward` on pieces or `step` on tokens equals `forward` on the whole."""
 
     def __init__(self, d_model: int, backend: str) -> None:
         super().__init__()

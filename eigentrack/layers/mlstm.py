@@ -1,4 +1,6 @@
-"""mLSTM: C_t = f_t C_{t-1} + e^{i_t} k_t v_tᵀ,  n_t = f_t n_{t-1} + e^{i_t} k_t,  y_t = C_tᵀ q_t / max(|n_t·q_t|, 1),  f_t = range(σ(f̃_t)).
+"""mLSTM: C_t = f_t C_{t-1} + e^{i_t} k_t v_tᵀ,  n_t = f_t n_{t-1} + e^{i_t} k_t,  y_t = C_tᵀ q_t / max(|n_t·q_t|, 1).
+
+The forget gate is f_t = range(σ(f̃_t)).
 
 B batch  T time  H heads  K key and value dim
 """

@@ -44,7 +44,8 @@ class ShortConvolution(nn.Module):
 
     def _filter(self, extended: Float[Tensor, "B long C"]) -> Float[Tensor, "B short C"]:
         time = extended.shape[1] - self.width + 1
-        y = sum(extended[:, lag : lag + time] * self.weight[:, lag] for lag in range(self.width))
+        taps = [extended[:, lag : lag + time] * self.weight[:, lag] for lag in range(self.width)]
+        y = sum(taps[1:], taps[0])
         return y if self.bias is None else y + self.bias
 
 

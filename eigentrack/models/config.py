@@ -23,7 +23,7 @@ class ModelConfig:
     d_model: int = 128
     layers: int = 2
     mixer: str | tuple[str, ...] = "deltanet"
-    eigenvalues: EigenRange = EigenRange(-1, 1)
+    eigenvalues: EigenRange = EigenRange(-1, 1)  # noqa: RUF009, it is frozen
     mixer_options: Mapping[str, Any] | tuple[Mapping[str, Any], ...] = field(default_factory=dict)
     mlp_width: int | None = None  # None: 2 d_model; 0: no MLP
     norm_eps: float = 1e-5

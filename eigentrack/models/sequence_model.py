@@ -5,6 +5,7 @@ B batch  T time  d model width
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -85,20 +86,12 @@ class SequenceModel(nn.Module):
     ) -> tuple[Float[Tensor, "B T vocab"], ModelState]:
         """Logits after every token, and the state from which the next tokens go on."""
         self._check_tokens(tokens, 2, "[batch, time]")
-        x, states = self.embedding(tokens), []
-        for block, layer_state in zip(self.blocks, self._layer_states(state), strict=True):
-            x, layer_state = block(x, layer_state, cu_seqlens)
-            states.append(layer_state)
-        return self.head(self.norm(x)), ModelState(tuple(states))
+        return self._through_blocks(tokens, state, lambda block, x, layer_state: block(x, layer_state, cu_seqlens))
 
     def step(self, token: Int[Tensor, " B"], state: ModelState | None = None) -> tuple[Float[Tensor, "B vocab"], ModelState]:
         """One token for each sequence, in time and memory that do not grow with what came before (but for attention)."""
         self._check_tokens(token, 1, "[batch]")
-        x, states = self.embedding(token), []
-        for block, layer_state in zip(self.blocks, self._layer_states(state), strict=True):
-            x, layer_state = block.step(x, layer_state)
-            states.append(layer_state)
-        return self.head(self.norm(x)), ModelState(tuple(states))
+        return self._through_blocks(token, state, lambda block, x, layer_state: block.step(x, layer_state))
 
     @torch.no_grad()
     def generate(
@@ -124,12 +117,17 @@ class SequenceModel(nn.Module):
             drawn.append(_draw(last, temperature, top_k, generator))
         return torch.stack(drawn, dim=1)
 
-    def _layer_states(self, state: ModelState | None) -> tuple[MixerState | None, ...]:
-        if state is None:
-            return (None,) * self.config.layers
-        if len(state.layers) != self.config.layers:
+    def _through_blocks(
+        self, tokens: Tensor, state: ModelState | None, apply: Callable[..., tuple[Tensor, MixerState]]
+    ) -> tuple[Tensor, ModelState]:
+        if state is not None and len(state.layers) != self.config.layers:
             raise ValueError(f"the state has {len(state.layers)} layers, the model {self.config.layers}")
-        return state.layers
+        before = (None,) * self.config.layers if state is None else state.layers
+        x, after = self.embedding(tokens), []
+        for block, layer_state in zip(self.blocks, before, strict=True):
+            x, new_state = apply(block, x, layer_state)
+            after.append(new_state)
+        return self.head(self.norm(x)), ModelState(tuple(after))
 
     def _check_tokens(self, tokens: Tensor, ndim: int, layout: str) -> None:
         if tokens.ndim != ndim or tokens.numel() == 0:

@@ -1,4 +1,4 @@
-"""A model on disk: a folder with config.json and model.safetensors. Writes are atomic, reads are checked in full; no pickles."""
+"""A model on disk: a folder with config.json and model.safetensors. Writes are atomic, reads fully checked; no pickles."""
 
 from __future__ import annotations
 
@@ -87,6 +87,8 @@ def _check_weights(path: Path, found: dict[str, Tensor], expected: dict[str, Ten
         raise ValueError(f"{path} holds {extra[0]!r} (and {len(extra) - 1} more), which this configuration has no place for")
     for name, tensor in expected.items():
         if found[name].shape != tensor.shape:
-            raise ValueError(f"{path}: {name!r} has shape {list(found[name].shape)}, the configuration needs {list(tensor.shape)}")
+            raise ValueError(
+                f"{path}: {name!r} has shape {list(found[name].shape)}, the configuration needs {list(tensor.shape)}"
+            )
         if not found[name].is_floating_point():
             raise ValueError(f"{path}: {name!r} has dtype {found[name].dtype}, expected floats")

@@ -48,7 +48,7 @@ def choose_backend(op: str, backends: Mapping[str, Backend], backend: str) -> Ba
 
 
 def state_dtype(*tensors: Tensor | None) -> torch.dtype:
-    """float64 for float64 inputs, else float32: |eigenvalue| = 1 does not damp the rounding errors of a half-precision state."""
+    """float64 for float64, else float32: |eigenvalue| = 1 does not damp the rounding errors of a half-precision state."""
     return torch.float64 if any(x is not None and x.dtype == torch.float64 for x in tensors) else torch.float32
 
 

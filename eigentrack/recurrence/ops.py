@@ -51,7 +51,7 @@ def delta_rule(
     cu_seqlens: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
-    """n generalized Householder factors a token, after an optional signed gate. Unit keys and 0 ≤ beta ≤ 2 keep the norm ≤ 1."""
+    """n generalized Householder factors a token, after an optional signed gate. Unit keys and 0 ≤ beta ≤ 2: norm ≤ 1."""
     size = check_shapes(
         "delta_rule",
         q=(q, "B T H K"),
@@ -219,9 +219,7 @@ def lstm(
     """LSTM on the gate pre-activations (z, i, f, o) of the input. The state is (c, h), each [S, H, D]."""
     c, h = initial_state if initial_state is not None else (None, None)
     shape = f"{_sequences(gates, cu_seqlens)} H D"
-    size = check_shapes(
-        "lstm", gates=(gates, "B T H 4 D"), recurrent=(recurrent, "H 4 D D"), c=(c, shape), h=(h, shape)
-    )
+    size = check_shapes("lstm", gates=(gates, "B T H 4 D"), recurrent=(recurrent, "H 4 D D"), c=(c, shape), h=(h, shape))
     state = tuple(_or_zeros(part, gates, cu_seqlens, size["H"], size["D"]) for part in (c, h))
     return execute("lstm", LSTM, backend, gates, recurrent=recurrent, initial_state=state, cu_seqlens=cu_seqlens)
 

@@ -6,8 +6,8 @@ cu_seqlens = [0, end of sequence 0, end of sequence 1, ..., T]: sequence n owns 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-import torch
 from torch import Tensor
 
 
@@ -22,19 +22,10 @@ def sequence_lengths(batch: int, time: int, cu_seqlens: Tensor | Sequence[int] |
     bounds = cu_seqlens.tolist() if isinstance(cu_seqlens, Tensor) else list(cu_seqlens)
     if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != time:
         raise ValueError(f"cu_seqlens={_abridged(bounds)} must start at 0 and end at the number of tokens, {time}")
-    lengths = [end - start for start, end in zip(bounds, bounds[1:], strict=False)]
+    lengths = [end - start for start, end in pairwise(bounds)]
     if min(lengths) < 1:
         raise ValueError(f"cu_seqlens={_abridged(bounds)} must grow: no sequence may be empty")
     return lengths
-
-
-def split_sequences(x: Tensor, lengths: list[int], packed: bool) -> list[Tensor]:
-    """[1, T, ...] → one [1, length, ...] for each packed sequence; an unpacked batch stays whole."""
-    return list(x.split(lengths, dim=1)) if packed else [x]
-
-
-def join_sequences(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
 def _abridged(bounds: list[int]) -> str:

@@ -1,1 +1,1 @@
-"""The chunked forms: matrix products within chunks of tokens, a short loop over chunks. Plain torch, any device, any float dtype."""
+"""The chunked forms: matrix products within chunks, a short loop over chunks. Plain torch, any device, any float dtype."""

@@ -1,13 +1,14 @@
 """Delta rule in chunks, by the WY form of a product of generalized Householder factors.
 
-S_i = g_i (I - b_i k_i k_iᵀ) S_{i-1} + b_i k_i v_iᵀ over the F = L n factors of a chunk. Put S_i = g_i S_{i-1} + k_i u_iᵀ (1); then
+S_i = g_i (I - b_i k_i k_iᵀ) S_{i-1} + b_i k_i v_iᵀ over the F = L n factors of a chunk. Put S_i = g_i S_{i-1} + k_i u_iᵀ (1):
 
     u_i = b_i (v_i - Γ_i0 Sᵀk_i - Σ_{j<i} Γ_ij (k_i·k_j) u_j)                       (2)
 
 is a unit lower triangular system, solved by forward substitution: it stays exact at b = 2 with equal keys, where doubling
-a Neumann series loses everything. Then y_i = Γ_i0 Sᵀq_i + Σ_{j≤i} Γ_ij (q_i·k_j) u_j (3) and S' = Γ_F0 S + Σ_j Γ_Fj k_j u_jᵀ (4).
+a Neumann series loses everything. Then y_i = Γ_i0 Sᵀq_i + Σ_{j≤i} Γ_ij (q_i·k_j) u_j (3), S' = Γ_F0 S + Σ_j Γ_Fj k_j u_jᵀ (4).
+Equations: docs/derivations/delta_rule.md.
 
-R chunks of a group  L tokens a chunk  n factors a token  H heads  K key dim  V value dim. Equations: docs/derivations/delta_rule.md.
+R chunks of a group  L tokens a chunk  n factors a token  H heads  K key dim  V value dim
 """
 
 from __future__ import annotations

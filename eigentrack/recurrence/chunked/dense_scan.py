@@ -7,6 +7,8 @@ R chunks of a group  L tokens a chunk  H heads  n rows of the state  m columns
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -50,7 +52,7 @@ def _run_group(
         running = F.pad(running, (0, b.shape[-1]))
         b = F.pad(b, (n, 0))
     history = []
-    inputs = [0.0] * a.shape[1] if b is None else b.unbind(1)
+    inputs: Sequence[Tensor | float] = [0.0] * a.shape[1] if b is None else b.unbind(1)
     for a_t, b_t in zip(a.unbind(1), inputs, strict=True):
         running = a_t @ running + b_t
         history.append(running)

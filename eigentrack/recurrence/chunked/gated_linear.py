@@ -8,7 +8,6 @@ R chunks of a group  L tokens a chunk  H heads  K key dim  V value dim. Equation
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 

@@ -46,7 +46,7 @@ def chunk_layout(x: Tensor, cu_seqlens: Tensor | None, size: int, floats_per_chu
     lengths = sequence_lengths(x.shape[0], x.shape[1], cu_seqlens)
     chunks_per_group = len(lengths) * x.shape[1] if x.is_cuda else max(1, _FLOATS_IN_CACHE // floats_per_chunk)
     if cu_seqlens is None:
-        return EqualLengths(*x.shape[:2], size, chunks_per_group)
+        return EqualLengths(x.shape[0], x.shape[1], size, chunks_per_group)
     return PackedLengths(lengths, size, chunks_per_group, x.device)
 
 
@@ -125,10 +125,12 @@ def _group(running: list[int], chunks_per_group: int) -> list[tuple[int, ...]]:
 
 
 class _TokensToSlots(torch.autograd.Function):
-    """A gather whose gradient is again a gather, by the inverse index: adding by index is slower, and not deterministic on a GPU."""
+    """A gather whose gradient is a gather too, by the inverse index: adding by index is slower, and random on a GPU."""
 
     @staticmethod
-    def forward(ctx: Any, tokens: Tensor, slot_to_token: Tensor, token_to_slot: Tensor, is_padding: Tensor, fill: float) -> Tensor:
+    def forward(
+        ctx: Any, tokens: Tensor, slot_to_token: Tensor, token_to_slot: Tensor, is_padding: Tensor, fill: float
+    ) -> Tensor:
         ctx.save_for_backward(token_to_slot)
         return _fill(tokens.index_select(0, slot_to_token), is_padding, fill)
 

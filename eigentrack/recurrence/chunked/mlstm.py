@@ -1,6 +1,9 @@
 """mLSTM in chunks: gated linear attention once the gates are in stable units.
 
-With m_t = max(log|f_t| + m_{t-1}, i_t), the memory and the normaliser follow S_t = f_t e^{m_{t-1} - m_t} S_{t-1} + e^{i_t - m_t} k_t [v_t, 1]ᵀ:
+With m_t = max(log|f_t| + m_{t-1}, i_t), memory and normaliser follow
+
+    S_t = f_t e^{m_{t-1} - m_t} S_{t-1} + e^{i_t - m_t} k_t [v_t, 1]ᵀ,
+
 one gated linear recurrence whose last value column is the normaliser.
 
 B batch  T time  H heads  K key dim  V value dim  R chunks of a group  L tokens a chunk
@@ -49,7 +52,11 @@ def mlstm(
 
 
 def _stabiliser(
-    log_f: Float[Tensor, "B T H"], i: Float[Tensor, "B T H"], start: Float[Tensor, "S H"], cu_seqlens: Tensor | None, chunk_size: int
+    log_f: Float[Tensor, "B T H"],
+    i: Float[Tensor, "B T H"],
+    start: Float[Tensor, "S H"],
+    cu_seqlens: Tensor | None,
+    chunk_size: int,
 ) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B T H"], Float[Tensor, "S H"]]:
     """m_t = max(log_f_t + m_{t-1}, i_t): before and after each token, and at the end of each sequence."""
     layout = chunk_layout(i, cu_seqlens, chunk_size, floats_per_chunk=chunk_size * i.shape[-1])

@@ -56,9 +56,7 @@ def _run_group(
 ) -> Float[Tensor, "R L D"]:
     def advance(state: Tensor, *chunk: Tensor) -> tuple[Tensor, Tensor]:
         # the backward pass runs the chunk again instead of keeping its [L, B, D, N]
-        return checkpoint(
-            _scan_chunk, state, log_decay, eigenvalues, *chunk, use_reentrant=False, preserve_rng_state=False
-        )
+        return checkpoint(_scan_chunk, state, log_decay, eigenvalues, *chunk, use_reentrant=False, preserve_rng_state=False)
 
     return carry.run(steps, advance, *(piece for piece in pieces if piece is not None))
 

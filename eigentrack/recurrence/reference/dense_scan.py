@@ -5,6 +5,8 @@ B batch  T time  H heads  n rows of the state  m columns
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -20,7 +22,7 @@ def dense_scan(
     initial_state: Float[Tensor, "B H n m"],
 ) -> tuple[Float[Tensor, "B T H n m"], Float[Tensor, "B H n m"]]:
     state, states = initial_state, []
-    inputs = [0.0] * a.shape[1] if b is None else b.unbind(1)
+    inputs: Sequence[Tensor | float] = [0.0] * a.shape[1] if b is None else b.unbind(1)
     for a_t, b_t in zip(a.unbind(1), inputs, strict=True):
         state = torch.einsum("bhij,bhjm->bhim", a_t, state) + b_t
         states.append(state)

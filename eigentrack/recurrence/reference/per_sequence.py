@@ -17,7 +17,9 @@ def per_sequence(loop: Callable[..., tuple[Tensor, State]]) -> Backend:
     """Gives `loop(*sequences, initial_state, **constants)` a `cu_seqlens`."""
 
     @functools.wraps(loop)
-    def run(*sequences: Tensor | None, initial_state: State, cu_seqlens: Tensor | None, **constants: Any) -> tuple[Tensor, State]:
+    def run(
+        *sequences: Tensor | None, initial_state: State, cu_seqlens: Tensor | None, **constants: Any
+    ) -> tuple[Tensor, State]:
         first = next(x for x in sequences if x is not None)
         lengths = sequence_lengths(first.shape[0], first.shape[1], cu_seqlens)
         if cu_seqlens is None:

@@ -1,0 +1,45 @@
+# Every target sets up what it needs in $(VENV); `make demo` and `make test` work on a fresh machine.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+INSTALL := $(BIN)/python -m pip install --quiet
+
+.PHONY: demo test test-slow lint bench setup clean
+
+demo: $(VENV)/core.stamp  ## train the [0,1] and [-1,1] twins on parity, print the table, write the plot
+	$(BIN)/eigentrack demo
+
+test: $(VENV)/dev.stamp  ## all tests but the slow ones
+	$(BIN)/python -m pytest --numprocesses 2
+
+test-slow: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m slow --numprocesses 2
+
+lint: $(VENV)/dev.stamp  ## format, lint, types, and the direction of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/dev.stamp  ## ratios against the peers, on this CPU
+	$(BIN)/python benchmarks/cpu.py
+
+setup: $(VENV)/dev.stamp  ## everything for development, with the commit hooks
+	$(BIN)/pre-commit install
+
+$(VENV)/core.stamp: pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (once, about a minute) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/core.stamp
+	@echo "adding the development tools and the peers to compare with ..."
+	@$(INSTALL) --editable '.[dev]'
+	@$(INSTALL) --no-deps fla-core==0.6.0
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
