@@ -13,13 +13,13 @@ def check_shapes(op: str, **declared: tuple[Tensor | None, str]) -> dict[str, in
             continue
         letters = pattern.split()
         shape = tuple(tensor.shape)
-        wanted = tuple(int(a) if a.isdigit() else sizes.get(a, "any") for a in letters)
-        if len(shape) != len(letters) or any(w not in ("any", s) for w, s in zip(wanted, shape, strict=True)):
+        here = dict(zip(letters, shape, strict=False)) | {a: int(a) for a in letters if a.isdigit()}
+        if shape != tuple(sizes.get(a, here.get(a)) for a in letters):
             known = ", ".join(f"{a}={sizes[a]}" for a in letters if a in sizes)
             raise ValueError(
                 f"{op}: {name} has shape {list(shape)}, expected [{', '.join(letters)}]" + (f" with {known}" if known else "")
             )
         if not tensor.is_floating_point():
             raise ValueError(f"{op}: {name} has dtype {tensor.dtype}, expected a floating-point tensor")
-        sizes.update({a: s for a, s in zip(letters, shape, strict=True) if not a.isdigit()})
+        sizes.update(here)
     return sizes

@@ -36,7 +36,7 @@ def mlstm(
     chunk_size: int = 64,
 ) -> tuple[Float[Tensor, "B T H V"], MLSTMState]:
     memory, normaliser, m_start = initial_state
-    m_before, m, m_last = _stabiliser(log_magnitude(f), i.detach(), m_start, cu_seqlens, chunk_size)
+    m_before, m, m_last = _stabiliser(log_magnitude(f), i.detach(), m_start.detach(), cu_seqlens, chunk_size)
     values = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
     read, last = gated_linear(
         q,

@@ -28,7 +28,7 @@ def mlstm(
     initial_state: tuple[Float[Tensor, "B H K V"], Float[Tensor, "B H K"], Float[Tensor, "B H"]],
 ) -> tuple[Float[Tensor, "B T H V"], tuple[Float[Tensor, "B H K V"], Float[Tensor, "B H K"], Float[Tensor, "B H"]]]:
     memory, normaliser, m = initial_state
-    outputs = []
+    m, outputs = m.detach(), []
     for q_t, k_t, v_t, i_t, f_t in zip(q.unbind(1), k.unbind(1), v.unbind(1), i.unbind(1), f.unbind(1), strict=True):
         m_before, m = m, torch.maximum(log_magnitude(f_t) + m, i_t).detach()
         keep = (f_t * torch.exp(m_before - m))[..., None]

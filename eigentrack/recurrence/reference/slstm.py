@@ -27,7 +27,7 @@ def slstm(
     initial_state: SLSTMState,
 ) -> tuple[Float[Tensor, "B T H D"], SLSTMState]:
     c, n, h, m = initial_state
-    outputs = []
+    m, outputs = m.detach(), []
     for from_input in gates.unbind(1):
         z, i, f, o = (from_input + torch.einsum("hgij,bhj->bhgi", recurrent, h)).unbind(2)
         log_f = F.logsigmoid(f)

@@ -1,0 +1,49 @@
+"""Random numbers as a pure function of (seed, step, position): the same on every device, in any order, after any restart.
+
+Each number is a counter put through the finaliser of SplitMix64 (Steele, Lea, Flood 2014), in wrapping 64-bit integers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+_GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def random_integers(
+    high: int, shape: tuple[int, ...], *, seed: int, step: int, stream: int = 0, device: torch.device | str = "cpu"
+) -> Int[Tensor, "..."]:
+    """Integers 0..high-1 of the given shape; `stream` keeps the draws of one step apart."""
+    if not 1 <= high <= 2**31:
+        raise ValueError(f"high={high} must lie between 1 and 2**31")
+    key = _mix_number(_mix_number(_mix_number(seed) + step) + stream)
+    counter = torch.arange(math.prod(shape), dtype=torch.int64, device=device)
+    bits = _mix(counter * _signed(_GOLDEN) + _signed(key))
+    # the upper 31 bits, scaled: the bias of at most high / 2**31 is far below what a batch can show
+    return (_shift_right(bits, 33) * high >> 31).view(shape)
+
+
+def _mix(x: Tensor) -> Tensor:
+    x = (x ^ _shift_right(x, 30)) * _signed(_MIX_1)
+    x = (x ^ _shift_right(x, 27)) * _signed(_MIX_2)
+    return x ^ _shift_right(x, 31)
+
+
+def _mix_number(x: int) -> int:
+    x = (x + _GOLDEN) % 2**64
+    x = (x ^ (x >> 30)) * _MIX_1 % 2**64
+    x = (x ^ (x >> 27)) * _MIX_2 % 2**64
+    return x ^ (x >> 31)
+
+
+def _shift_right(x: Tensor, bits: int) -> Tensor:
+    # torch shifts int64 with its sign; mask the copies of the sign bit away
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _signed(x: int) -> int:
+    return x - 2**64 if x >= 2**63 else x

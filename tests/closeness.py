@@ -1,0 +1,21 @@
+"""One measure of closeness, ‖ours - reference‖ / ‖reference‖, and one table of what each precision allows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 1e-2}
+
+
+def relative_error(ours: Tensor, reference: Tensor) -> float:
+    ours, reference = ours.detach().double(), reference.detach().double()
+    assert ours.shape == reference.shape, (ours.shape, reference.shape)
+    # inputs are of order 1: what is smaller than this is a zero with rounding errors
+    error = (ours - reference).norm() / reference.norm().clamp_min(1e-4)
+    return float(error)  # a NaN stays a NaN, and fails every comparison
+
+
+def assert_close(ours: Tensor, reference: Tensor, name: str = "tensor", dtype: torch.dtype | None = None) -> None:
+    error, allowed = relative_error(ours, reference), TOLERANCE[dtype or ours.dtype]
+    assert error <= allowed, f"{name}: relative error {error:.2e} > {allowed:.0e}"

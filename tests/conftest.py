@@ -1,0 +1,28 @@
+"""Shapes and types are checked against the annotations in every test, where beartype is installed; users never pay for that."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+
+if importlib.util.find_spec("beartype") is not None:
+    from jaxtyping import install_import_hook
+
+    install_import_hook(
+        ["eigentrack.recurrence", "eigentrack.layers", "eigentrack.models.sequence_model", "eigentrack.tasks"],
+        "beartype.beartype",
+    )
+
+import torch
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed() -> None:
+    torch.manual_seed(0)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        torch.set_num_threads(1)  # one core for each worker

@@ -1,0 +1,159 @@
+"""Every op with random inputs that include its awkward values: b = 2 exactly, gates of exactly 0, 1 and the range's ends,
+equal keys in a row, zero keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eigentrack.recurrence import ops
+from eigentrack.recurrence.dispatch import Backend
+from eigentrack.spectrum import EigenRange
+
+RANGES = [EigenRange(0, 1), EigenRange(-1, 1), EigenRange(-0.5, 1)]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """`sequences` are [B, T, ...], `state` has a row a sequence, `constants` have neither; None entries stay None."""
+
+    sequences: tuple[Tensor | None, ...]
+    state: tuple[Tensor, ...]
+    constants: dict[str, Any] = field(default_factory=dict)
+
+    def leaves(self) -> list[Tensor]:
+        tensors = [*self.sequences, *self.state, *self.constants.values()]
+        return [x for x in tensors if isinstance(x, Tensor) and x.is_floating_point()]
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Inputs:
+        def apply(x: Any) -> Any:
+            return change(x) if isinstance(x, Tensor) else x
+
+        return Inputs(
+            tuple(apply(x) for x in self.sequences),
+            tuple(apply(x) for x in self.state),
+            {name: apply(value) for name, value in self.constants.items()},
+        )
+
+
+@dataclass(frozen=True)
+class OpCase:
+    name: str
+    backends: dict[str, Backend]
+    make: Callable[[EigenRange, int, int, int], Inputs]  # range, batch, time, sequences
+
+    def run(
+        self, backend: str, inputs: Inputs, cu_seqlens: Tensor | None = None, **options: Any
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """(y, last state); mLSTM's m is folded into its memory, since m only chooses units."""
+        state = inputs.state if len(inputs.state) > 1 else inputs.state[0]
+        y, last = self.backends[backend](
+            *inputs.sequences, initial_state=state, cu_seqlens=cu_seqlens, **inputs.constants, **options
+        )
+        last = last if isinstance(last, tuple) else (last,)
+        if self.name == "mlstm":
+            memory, normaliser, m = last
+            last = (memory * m.exp()[..., None, None], normaliser * m.exp()[..., None])
+        return y, last
+
+
+def _float(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def _gates(eigenvalues: EigenRange, *shape: int) -> Tensor:
+    """In the range, with runs of its ends and, where it holds 0, of exact zeros."""
+    special = torch.tensor([eigenvalues.low, eigenvalues.high, max(eigenvalues.low, 0.0)], dtype=torch.float64)
+    gates = eigenvalues.eigenvalue(torch.rand(*shape, dtype=torch.float64))
+    chosen = special[torch.randint(3, shape)]
+    return torch.where(torch.rand(*shape) < 0.3, chosen, gates)
+
+
+def _delta_rule(factors: int, gated: bool) -> Callable[[EigenRange, int, int, int], Inputs]:
+    def make(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
+        heads, key, value = 2, 4, 3
+        k = torch.nn.functional.normalize(_float(batch, time, heads, factors, key), dim=-1)
+        k[:, 3:20] = k[:, 3:4]  # equal keys in a row
+        k[:, 5:6] = 0.0
+        beta = 1 - _gates(eigenvalues, batch, time, heads, factors)
+        gate = _gates(eigenvalues, batch, time, heads) if gated else None
+        q, v = _float(batch, time, heads, key), _float(batch, time, heads, factors, value)
+        return Inputs((q, k, v, beta, gate), (_float(sequences, heads, key, value),))
+
+    return make
+
+
+def _gated_linear(per_channel: bool) -> Callable[[EigenRange, int, int, int], Inputs]:
+    def make(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
+        heads, key, value = 2, 4, 3
+        a = _gates(eigenvalues, batch, time, heads, *([key] if per_channel else []))
+        q, k, v = _float(batch, time, heads, key), _float(batch, time, heads, key), _float(batch, time, heads, value)
+        return Inputs((q, k, v, a), (_float(sequences, heads, key, value),))
+
+    return make
+
+
+def _selective_scan(full: bool) -> Callable[[EigenRange, int, int, int], Inputs]:
+    def make(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
+        channels, size = 5, 3
+        dt = torch.rand(batch, time, channels, dtype=torch.float64) ** 3 * 20  # from eigenvalues near high to near low
+        dt[:, 2:4] = 0.0
+        z = _float(batch, time, channels) if full else None
+        sequences_in = (_float(batch, time, channels), dt, _float(batch, time, size), _float(batch, time, size), z)
+        constants = {
+            "log_decay": -torch.rand(channels, size, dtype=torch.float64),
+            "skip": _float(channels) if full else None,
+            "eigenvalues": eigenvalues,
+        }
+        return Inputs(sequences_in, (_float(sequences, channels, size),), constants)
+
+    return make
+
+
+def _dense_scan(with_input: bool) -> Callable[[EigenRange, int, int, int], Inputs]:
+    def make(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
+        heads, rows, columns = 2, 4, 3
+        basis, _ = torch.linalg.qr(_float(batch, time, heads, rows, rows))
+        a = basis * _gates(eigenvalues, batch, time, heads, 1, rows) @ basis.mT
+        b = _float(batch, time, heads, rows, columns) if with_input else None
+        return Inputs((a, b), (_float(sequences, heads, rows, columns),))
+
+    return make
+
+
+def _mlstm(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
+    heads, key, value = 2, 4, 3
+    q, k, v = _float(batch, time, heads, key), _float(batch, time, heads, key), _float(batch, time, heads, value)
+    i, f = 3 * _float(batch, time, heads), _gates(eigenvalues, batch, time, heads)
+    state = (_float(sequences, heads, key, value), _float(sequences, heads, key), _float(sequences, heads))
+    return Inputs((q, k, v, i, f), state)
+
+
+def _recurrent(parts: int) -> Callable[[EigenRange, int, int, int], Inputs]:
+    def make(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
+        heads, width = 2, 3
+        state = tuple(_float(sequences, heads, width) for _ in range(parts))
+        if parts == 4:  # sLSTM: the normaliser is positive
+            state = (state[0], state[1].abs() + 0.5, state[2], state[3])
+        return Inputs((_float(batch, time, heads, 4, width),), state, {"recurrent": _float(heads, 4, width, width)})
+
+    return make
+
+
+CASES = [
+    OpCase("delta_rule", ops.DELTA_RULE, _delta_rule(1, False)),
+    OpCase("delta_rule, gated", ops.DELTA_RULE, _delta_rule(1, True)),
+    OpCase("delta_rule, 3 factors, gated", ops.DELTA_RULE, _delta_rule(3, True)),
+    OpCase("gated_linear, per head", ops.GATED_LINEAR, _gated_linear(False)),
+    OpCase("gated_linear, per channel", ops.GATED_LINEAR, _gated_linear(True)),
+    OpCase("selective_scan", ops.SELECTIVE_SCAN, _selective_scan(True)),
+    OpCase("selective_scan, bare", ops.SELECTIVE_SCAN, _selective_scan(False)),
+    OpCase("dense_scan", ops.DENSE_SCAN, _dense_scan(True)),
+    OpCase("dense_scan, no input", ops.DENSE_SCAN, _dense_scan(False)),
+    OpCase("mlstm", ops.MLSTM, _mlstm),
+]
+SEQUENTIAL_CASES = [OpCase("slstm", ops.SLSTM, _recurrent(4)), OpCase("lstm", ops.LSTM, _recurrent(2))]

@@ -1,0 +1,111 @@
+"""Mamba: with the same weights, transformers' MambaForCausalLM and our SequenceModel give the same logits and gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.spectrum import EigenRange
+
+pytest.importorskip("transformers")
+
+from transformers import MambaConfig, MambaForCausalLM
+from transformers.models.mamba import modeling_mamba
+
+VOCABULARY, LAYERS, TIME = 19, 2, 70
+TOKENS = torch.randint(VOCABULARY, (2, TIME), generator=torch.Generator().manual_seed(1))
+# theirs: ours
+MODEL = {
+    "backbone.embeddings.weight": "embedding.weight",
+    "backbone.norm_f.weight": "norm.weight",
+    "lm_head.weight": "head.weight",
+}
+LAYER = {
+    "norm.weight": "mixer_norm.weight",
+    "mixer.in_proj.weight": "mixer.in_proj.weight",  # rows: x, z
+    "mixer.conv1d.weight": "mixer.convolution.weight",
+    "mixer.conv1d.bias": "mixer.convolution.bias",
+    "mixer.x_proj.weight": "mixer.x_proj.weight",  # rows: Δ, B, C
+    "mixer.dt_proj.weight": "mixer.dt_proj.weight",
+    "mixer.dt_proj.bias": "mixer.dt_proj.bias",
+    "mixer.A_log": "mixer.log_rate",
+    "mixer.D": "mixer.skip",
+    "mixer.out_proj.weight": "mixer.out_proj.weight",
+}
+NAMES = MODEL | {f"backbone.layers.{n}.{theirs}": f"blocks.{n}.{ours}" for n in range(LAYERS) for theirs, ours in LAYER.items()}
+
+
+def in_our_names(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights, or gradients of weights; their convolution holds [channels, 1, width]."""
+    return {NAMES[name]: value.squeeze(1) if "conv1d.weight" in name else value for name, value in theirs.items()}
+
+
+def copy_mamba_weights(ours: SequenceModel, theirs: MambaForCausalLM) -> None:
+    ours.load_state_dict(in_our_names(theirs.state_dict()))
+
+
+@pytest.fixture
+def twins(randomise, on_torch_path):
+    on_torch_path(modeling_mamba)
+
+    def build(dtype: torch.dtype, tied: bool = False, conv_bias: bool = True) -> tuple[SequenceModel, MambaForCausalLM]:
+        theirs = MambaForCausalLM(
+            MambaConfig(
+                vocab_size=VOCABULARY,
+                hidden_size=12,
+                num_hidden_layers=LAYERS,
+                state_size=5,
+                time_step_rank=3,
+                use_conv_bias=conv_bias,
+                tie_word_embeddings=tied,
+                layer_norm_epsilon=1e-2,  # large, so that the wrong one would show
+                use_cache=False,
+            )
+        ).to(dtype)
+        randomise(theirs)
+        ours = SequenceModel(
+            ModelConfig(
+                vocab_size=VOCABULARY,
+                d_model=12,
+                layers=LAYERS,
+                mixer="mamba",
+                mixer_options={"state_size": 5, "dt_rank": 3, "conv_bias": conv_bias},
+                eigenvalues=EigenRange(0, 1),
+                mlp_width=0,
+                norm_eps=1e-2,
+                tie_embeddings=tied,
+            )
+        ).to(dtype)
+        copy_mamba_weights(ours, theirs)
+        return ours, theirs
+
+    return build
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("conv_bias", [True, False], ids=["conv_bias", "no_conv_bias"])
+def test_logits_match(twins, dtype, tied, conv_bias, peer_in, assert_same):
+    ours, theirs = twins(dtype, tied, conv_bias)
+    with peer_in(dtype):
+        expected = theirs(TOKENS).logits
+    assert expected.std() > 0.1
+    assert_same(ours(TOKENS)[0], expected, "logits")
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_gradients_match_and_every_weight_matters(twins, tied, peer_in, assert_same_gradients):
+    ours, theirs = twins(torch.float64, tied)
+    with peer_in(torch.float64):
+        expected = theirs(TOKENS).logits
+    assert_same_gradients(ours, ours(TOKENS)[0], theirs, expected, in_our_names)
+
+
+@pytest.mark.parametrize("prefill", [0, 1, 3, 64, TIME - 1])
+def test_steps_after_a_prefill_match_their_whole_forward(twins, dtype, prefill, prefill_then_steps, peer_in, assert_same):
+    ours, theirs = twins(dtype)
+    with torch.no_grad(), peer_in(dtype):
+        expected = theirs(TOKENS).logits
+    with torch.no_grad():
+        assert_same(prefill_then_steps(ours, TOKENS, prefill), expected, "logits")
