@@ -1,0 +1,53 @@
+"""Every mixer in the variants that matter: with and without convolution, learnt start, normalised keys, gates, factors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from eigentrack.layers import MIXERS, Dense, Mixer
+from eigentrack.spectrum import EigenRange
+
+D_MODEL = 12
+WIDE, NARROW, ODD = EigenRange(-1, 1), EigenRange(0, 1), EigenRange(-0.5, 0.9)
+
+LINEAR = [
+    ("mamba", {"state_size": 3, "eigenvalues": NARROW}),
+    ("mamba", {"state_size": 3, "eigenvalues": WIDE, "conv": 0, "learn_initial_state": True, "key_norm": True}),
+    ("mamba", {"state_size": 2, "eigenvalues": ODD, "conv_bias": False}),
+    ("mamba2", {"heads": 4, "state_size": 5, "eigenvalues": NARROW}),
+    ("mamba2", {"heads": 4, "state_size": 5, "eigenvalues": WIDE, "groups": 2, "learn_initial_state": True}),
+    ("mamba2", {"heads": 3, "state_size": 4, "eigenvalues": ODD, "conv": 0, "key_norm": True}),
+    ("gla", {"heads": 3, "eigenvalues": NARROW}),
+    ("gla", {"heads": 3, "eigenvalues": WIDE, "conv": 4, "learn_initial_state": True, "gate_temperature": 1.0}),
+    ("gla", {"heads": 2, "eigenvalues": ODD, "key_norm": True}),
+    ("deltanet", {"heads": 3, "eigenvalues": NARROW}),
+    ("deltanet", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "learn_initial_state": True}),
+    ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 3, "gate": WIDE, "output_gate": True}),
+    ("deltanet", {"heads": 2, "eigenvalues": ODD, "gate": NARROW, "key_dim": 5, "value_dim": 3, "conv": 2}),
+    ("mlstm", {"heads": 3, "eigenvalues": NARROW}),
+    ("mlstm", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "key_norm": True}),
+    ("dense", {"state_size": 4, "eigenvalues": None}),
+    ("dense", {"state_size": 3, "heads": 2, "eigenvalues": WIDE, "conv": 4, "learn_initial_state": True}),
+    ("dense", {"state_size": 3, "eigenvalues": NARROW}),
+]
+OTHERS = [("slstm", {"heads": 3}), ("lstm", {"heads": 2}), ("attention", {"heads": 3})]
+
+
+def build(name: str, options: dict[str, Any], dtype: torch.dtype = torch.float64) -> Mixer:
+    """All parameters moved off their starting values, so that each of them matters."""
+    torch.manual_seed(3)
+    mixer = MIXERS[name](D_MODEL, **options).to(dtype)
+    with torch.no_grad():
+        for weight in mixer.parameters():
+            weight.add_(0.3 * torch.randn_like(weight))
+        if isinstance(mixer, Dense) and mixer.eigenvalues is None:
+            mixer.matrix_proj.weight.mul_(0.05)  # an unbounded matrix would overflow before the test is over
+    return mixer
+
+
+def case_name(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{key}={entry}" for key, entry in value.items())
+    return str(value)

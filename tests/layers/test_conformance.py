@@ -1,0 +1,179 @@
+"""What holds for every layer: step ≡ forward, pieces ≡ whole, packed ≡ alone, backends agree, the state is the whole past."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from eigentrack.layers import MIXERS, LinearMixer
+from eigentrack.spectrum import EigenRange
+from tests.closeness import assert_close
+from tests.layers.layer_cases import D_MODEL, LINEAR, OTHERS, build, case_name
+
+every_layer = pytest.mark.parametrize(("name", "options"), [*LINEAR, *OTHERS], ids=case_name)
+every_linear_layer = pytest.mark.parametrize(("name", "options"), LINEAR, ids=case_name)
+
+
+def random_input(batch: int = 2, time: int = 70) -> Tensor:
+    return torch.randn(batch, time, D_MODEL, dtype=torch.float64)
+
+
+def test_the_cases_cover_every_layer() -> None:
+    assert {name for name, _ in [*LINEAR, *OTHERS]} == set(MIXERS)
+
+
+@every_layer
+def test_steps_equal_forward(name: str, options: dict[str, Any]) -> None:
+    mixer, x = build(name, options), random_input()
+    whole, last = mixer(x)
+    state, outputs = None, []
+    for token in x.unbind(1):
+        y, state = mixer.step(token, state)
+        outputs.append(y)
+    assert state is not None
+    assert whole.std() > 1e-3  # there is something to compare
+    assert_close(torch.stack(outputs, 1), whole)
+    for ours, expected in zip(state.memory, last.memory, strict=True):
+        assert ours.shape == expected.shape
+    if name not in ("mlstm", "attention"):  # units of m; booleans
+        for ours, expected in zip(state.memory, last.memory, strict=True):
+            assert_close(ours, expected, "memory")
+
+
+@every_layer
+def test_pieces_equal_the_whole(name: str, options: dict[str, Any]) -> None:
+    mixer, x = build(name, options), random_input()
+    whole, _ = mixer(x)
+    state, outputs = None, []
+    for first, last in pairwise([0, 1, 3, 40, 70]):
+        y, state = mixer(x[:, first:last], state)
+        outputs.append(y)
+    assert_close(torch.cat(outputs, 1), whole)
+
+
+@every_layer
+def test_packed_sequences_do_not_see_each_other(name: str, options: dict[str, Any]) -> None:
+    mixer, x = build(name, options), random_input(1, 90)
+    bounds = torch.tensor([0, 2, 3, 70, 90])
+    packed, state = mixer(x, cu_seqlens=bounds)
+    more, _ = mixer(x[:, :8], state, torch.tensor([0, 1, 4, 6, 8]))  # and the states carry on, each its own
+    for n, (first, last) in enumerate(pairwise(bounds.tolist())):
+        alone, alone_state = mixer(x[:, first:last])
+        assert_close(packed[:, first:last], alone, f"sequence {n}")
+        start, end = [(0, 1), (1, 4), (4, 6), (6, 8)][n]
+        assert_close(more[:, start:end], mixer(x[:, start:end], alone_state)[0], f"continuation {n}")
+
+
+@every_linear_layer
+def test_backends_agree_on_values_and_parameter_gradients(name: str, options: dict[str, Any]) -> None:
+    x = random_input()
+    results = []
+    for backend in ("reference", "chunked"):
+        mixer = build(name, {**options, "backend": backend})
+        leaf = x.clone().requires_grad_()
+        y, state = mixer(leaf)
+        weight = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
+        loss = (y * weight).sum() + sum(part.sin().sum() for part in state.memory[:1] if name != "mlstm")
+        gradients = torch.autograd.grad(loss, [leaf, *mixer.parameters()])
+        results.append([y, *gradients])
+    names = ["y", "x", *(key for key, _ in mixer.named_parameters())]
+    for key, reference, ours in zip(names, *results, strict=True):
+        assert_close(ours, reference, key)
+        assert reference.abs().max() > 0, f"{key} has no effect"
+
+
+@every_linear_layer
+def test_transitions_are_what_forward_applies(name: str, options: dict[str, Any]) -> None:
+    """H_t = A_t H_{t-1} + B_t: the difference of two memories is moved by the product of the A_t alone."""
+    mixer, x = build(name, options), random_input(2, 5)
+    assert isinstance(mixer, LinearMixer)
+    start = mixer.initial_state(2)
+    difference = torch.randn_like(start.memory[0])
+    other = type(start)((start.memory[0] + difference, *start.memory[1:]), start.window)
+
+    def memory_after(state: Any) -> Tensor:
+        memory = mixer(x, state)[1].memory
+        return memory[0] * memory[2].exp()[..., None, None] if name == "mlstm" else memory[0]
+
+    moved = memory_after(other) - memory_after(start)
+    if name == "mamba":
+        moved, difference = moved[..., None], difference[..., None]
+    for matrix in mixer.transitions(x).unbind(1):
+        difference = matrix @ difference
+    assert_close(moved, difference)
+
+
+@every_linear_layer
+def test_eigenvalues_lie_in_the_range(name: str, options: dict[str, Any]) -> None:
+    mixer = build(name, options)
+    assert isinstance(mixer, LinearMixer)
+    with torch.no_grad():
+        eigenvalues = torch.linalg.eigvals(mixer.transitions(10 * random_input()))
+    if mixer.eigenvalues is None:
+        return
+    low, high = mixer.eigenvalues.low, mixer.eigenvalues.high
+    if name == "dense":  # in the disk whose diameter is the range
+        assert (eigenvalues - (low + high) / 2).abs().max() <= (high - low) / 2 + 1e-9
+    elif options.get("gate") is None and options.get("householders", 1) == 1:
+        assert eigenvalues.imag.abs().max() < 1e-7
+        one_or_inside = (eigenvalues.real >= low - 1e-7) & (eigenvalues.real <= high + 1e-7)
+        if name == "deltanet":  # all but the one along the key are 1
+            one_or_inside |= (eigenvalues.real - 1).abs() < 1e-7
+        assert one_or_inside.all()
+    assert eigenvalues.abs().max() <= 1 + 1e-7
+
+
+@every_layer
+def test_states_can_be_selected_and_detached(name: str, options: dict[str, Any]) -> None:
+    mixer, x = build(name, options), random_input(3, 10)
+    _, state = mixer(x)
+    rows = torch.tensor([2, 0, 2])
+    token = torch.randn(3, D_MODEL, dtype=torch.float64)
+    expected = torch.stack([mixer.step(token[i : i + 1], state.select(rows[i : i + 1]))[0][0] for i in range(3)])
+    found, after = mixer.step(token, state.select(rows).detach())
+    assert_close(found, expected)
+    assert len(after.memory[0]) == 3
+    assert not any(part.requires_grad for part in state.detach().memory)
+
+
+@every_layer
+def test_half_precision_layers_keep_a_float32_memory(name: str, options: dict[str, Any]) -> None:
+    mixer, x = build(name, options, torch.bfloat16), random_input().bfloat16()
+    y, state = mixer(x)
+    exact, _ = build(name, options, torch.bfloat16).double()(x.double())
+    assert y.dtype == torch.bfloat16
+    if name != "attention":
+        assert state.memory[0].dtype == torch.float32
+    assert (y.double() - exact).norm() / exact.norm() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("deltanet", {"heads": 5}, "d_model=12 must be a multiple of heads=5"),
+        ("deltanet", {"householders": 0}, "householders=0 must be a whole number of at least 1"),
+        ("deltanet", {"conv": -1}, "width=-1 must be a whole number of at least 1"),
+        ("gla", {"gate_temperature": 0.0}, "gate_temperature=0.0 must be positive"),
+        ("mamba", {"state_size": 0}, "state_size=0 must be"),
+        ("mamba2", {"heads": 7}, r"expand\*d_model=24 must be a multiple of heads=7"),
+        ("mamba2", {"heads": 4, "groups": 3}, "heads=4, and heads of groups=3"),
+        ("attention", {"heads": 4}, "d_model/heads=3 must be even"),
+    ],
+)
+def test_bad_sizes_are_named(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MIXERS[name](D_MODEL, **options)
+
+
+def test_inputs_and_states_that_do_not_fit_are_named() -> None:
+    mixer = build("deltanet", {"heads": 3, "eigenvalues": EigenRange(-1, 1)})
+    with pytest.raises(ValueError, match=r"expected \[batch, time, 12\]"):
+        mixer(torch.zeros(2, 5, 13, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"a step takes \[batch, 12\]"):
+        mixer.step(torch.zeros(2, 13, dtype=torch.float64))
+    with pytest.raises(ValueError, match="the state holds 3 sequences, the input 2"):
+        mixer(random_input(), mixer.initial_state(3))

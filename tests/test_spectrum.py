@@ -1,0 +1,94 @@
+"""EigenRange: a frozen value that reaches its ends exactly and refuses what diverges."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eigentrack.spectrum import EigenRange
+
+bounds = st.floats(-1, 1, allow_nan=False)
+
+
+def test_it_prints_as_an_interval() -> None:
+    assert str(EigenRange(0, 1)) == "[0, 1]"
+    assert str(EigenRange(-1, 1)) == "[-1, 1]"
+    assert f"{EigenRange(-0.5, 1)}" == "[-0.5, 1]"
+
+
+def test_it_is_a_value() -> None:
+    assert EigenRange(-1, 1) == EigenRange(-1.0, 1.0)
+    assert len({EigenRange(-1, 1), EigenRange(-1, 1), EigenRange(0, 1)}) == 2
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        EigenRange(0, 1).low = -1.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "message"),
+    [
+        (-1.5, 1, "low=-1.5 lies outside .* diverge"),
+        (0, 1.01, "high=1.01 lies outside .* diverge"),
+        (1, 1, "low=1 must be below high=1"),
+        (0.5, -0.5, "low=0.5 must be below high=-0.5"),
+        (float("nan"), 1, "low=nan must be a finite number"),
+        ("a", 1, "low='a' must be a finite number"),
+        (True, 1, "low=True must be a finite number"),
+    ],
+)
+def test_bad_ends_are_named(low: float, high: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        EigenRange(low, high)
+
+
+@given(low=bounds, high=bounds, dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]))
+def test_a_gate_of_zero_or_one_reaches_the_ends_exactly(low: float, high: float, dtype: torch.dtype) -> None:
+    if low >= high:
+        return
+    ends = EigenRange(low, high).eigenvalue(torch.tensor([0.0, 1.0], dtype=dtype))
+    assert torch.equal(ends, torch.tensor([low, high], dtype=dtype))
+
+
+@given(low=bounds, high=bounds, gate=st.floats(0, 1))
+def test_every_gate_stays_inside(low: float, high: float, gate: float) -> None:
+    if low >= high:
+        return
+    value = float(EigenRange(low, high).eigenvalue(torch.tensor(gate, dtype=torch.float64)))
+    assert low <= value <= high
+
+
+def test_beta_is_one_minus_the_eigenvalue() -> None:
+    logit = torch.linspace(-5, 5, 11, dtype=torch.float64)
+    assert torch.allclose(EigenRange(0, 1).beta(logit), torch.sigmoid(logit))
+    assert torch.allclose(EigenRange(-1, 1).beta(logit), 2 * torch.sigmoid(logit))
+    middle = EigenRange(-0.5, 0.8)
+    assert torch.allclose(middle.beta(logit), 1 - middle.eigenvalue(torch.sigmoid(-logit)))
+
+
+def test_where_float32_reaches_minus_one() -> None:
+    """2σ(z) is 2 from z = 17 on, Mamba's 2e^{-x} - 1 is -1 from x = 18.1 on, and not before."""
+    wide = EigenRange(-1, 1)
+    assert wide.beta(torch.tensor(17.0)) == 2.0
+    assert wide.beta(torch.tensor(16.0)) < 2.0
+    assert wide.eigenvalue(torch.exp(torch.tensor(-18.1))) == -1.0
+    assert wide.eigenvalue(torch.exp(torch.tensor(-17.0))) > -1.0
+
+
+def test_gradients_flow_to_the_gate() -> None:
+    gate = torch.tensor([0.2, 0.8], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(EigenRange(-1, 1).eigenvalue(gate).sum(), gate)
+    assert torch.equal(gradient, torch.full((2,), 2.0, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("text", ["[-1, 1]", "-1,1", "-1 1", " [ -1 , 1 ] "])
+def test_parse(text: str) -> None:
+    assert EigenRange.parse(text) == EigenRange(-1, 1)
+
+
+@pytest.mark.parametrize("text", ["", "1", "a,b", "0,1,2", "nan"])
+def test_parse_names_what_it_cannot_read(text: str) -> None:
+    with pytest.raises(ValueError, match="is not two numbers"):
+        EigenRange.parse(text)
