@@ -10,9 +10,11 @@ import pytest
 if importlib.util.find_spec("beartype") is not None:
     from jaxtyping import install_import_hook
 
+    import tests.typechecker  # noqa: F401, the hook looks it up by name
+
     install_import_hook(
         ["eigentrack.recurrence", "eigentrack.layers", "eigentrack.models.sequence_model", "eigentrack.tasks"],
-        "beartype.beartype",
+        "tests.typechecker.check",
     )
 
 import torch

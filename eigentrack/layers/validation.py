@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def require_positive(**values: int) -> None:
+def require_positive(**values: object) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name}={value!r} must be a whole number of at least 1")

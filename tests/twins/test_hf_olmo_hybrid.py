@@ -1,7 +1,7 @@
 """OLMo-hybrid's gated DeltaNet, with and without negative eigenvalues, is our DeltaNet with range [-1, 1] or [0, 1].
 
 They divide keys and queries by √(|k|² + 1e-6), we by max(|k|, 1e-6): relative to one another these differ by 5e-7/|k|².
-The filters of q and k are therefore scaled up here until |k|² ≈ 1e7, where nothing of it is left.
+The filters of q and k are therefore scaled up here until |k|² > 1e6, where nothing of it is left.
 """
 
 from __future__ import annotations

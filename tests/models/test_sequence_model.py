@@ -1,0 +1,90 @@
+"""One model for every mixer: step ≡ forward, the state is the whole past, generation, clear errors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from eigentrack.layers import MIXERS
+from eigentrack.models import ModelConfig, SequenceModel
+from tests.closeness import assert_close
+
+
+def small_model(mixer: str | tuple[str, ...] = "deltanet", **options: object) -> SequenceModel:
+    layers = len(mixer) if isinstance(mixer, tuple) else 2
+    return SequenceModel(ModelConfig(vocab_size=7, d_model=16, layers=layers, mixer=mixer, **options)).double()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mixer", [*MIXERS, ("mamba", "attention", "gla")], ids=str)
+def test_steps_and_pieces_equal_the_whole(mixer: str | tuple[str, ...]) -> None:
+    model, tokens = small_model(mixer), torch.randint(7, (2, 30))
+    whole, _ = model(tokens)
+    head, state = model(tokens[:, :11])
+    stepped = []
+    for token in tokens[:, 11:].unbind(1):
+        logits, state = model.step(token, state)
+        stepped.append(logits)
+    assert_close(torch.cat([head, torch.stack(stepped, 1)], 1), whole)
+
+
+def test_packed_documents_do_not_see_each_other() -> None:
+    model, tokens = small_model(("mamba", "deltanet", "attention")), torch.randint(7, (1, 20))
+    packed, _ = model(tokens, cu_seqlens=torch.tensor([0, 8, 20]))
+    assert_close(packed[:, :8], model(tokens[:, :8])[0])
+    assert_close(packed[:, 8:], model(tokens[:, 8:])[0])
+
+
+def test_a_block_without_mlp_and_tied_embeddings() -> None:
+    model = small_model(mlp_width=0, tie_embeddings=True)
+    assert not any("mlp" in name for name, _ in model.named_parameters())
+    assert model.head.weight is model.embedding.weight
+
+
+def test_greedy_generation_is_the_argmax_of_forward() -> None:
+    model, prompt = small_model(), torch.randint(7, (3, 5))
+    new = model.generate(prompt, 6, temperature=0)
+    logits, _ = model(torch.cat([prompt, new], 1))
+    assert torch.equal(new, logits[:, 4:-1].argmax(-1))
+
+
+def test_sampling_follows_the_generator_and_top_k() -> None:
+    model, prompt = small_model(), torch.randint(7, (64, 5))
+    draws = [model.generate(prompt, 8, temperature=2.0, generator=torch.Generator().manual_seed(s)) for s in (0, 0, 1)]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    one = model.generate(prompt, 8, temperature=5.0, top_k=1)
+    assert torch.equal(one, model.generate(prompt, 8, temperature=0))
+
+
+def test_states_can_be_forked() -> None:
+    model = small_model(("mamba", "attention"))
+    _, state = model(torch.randint(7, (2, 5)))
+    forked, _ = model.step(torch.tensor([3, 3]), state.select(torch.tensor([1, 1])).detach())
+    assert torch.equal(forked[0], forked[1])
+    assert not torch.equal(forked[0], model.step(torch.tensor([3, 3]), state)[0][0])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (torch.tensor([[0, 7]]), r"token 7 is outside the vocabulary 0\.\.6"),
+        (torch.tensor([[0, -1]]), r"token -1 is outside the vocabulary 0\.\.6"),
+        (torch.zeros(0, 3, dtype=torch.long), r"shape \[0, 3\], expected a non-empty \[batch, time\]"),
+    ],
+)
+def test_bad_tokens_are_named(tokens: torch.Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small_model()(tokens)
+
+
+def test_bad_calls_are_named() -> None:
+    model, tokens = small_model(), torch.zeros(1, 2, dtype=torch.long)
+    _, deep = small_model(("mamba", "mamba", "mamba"))(tokens)
+    with pytest.raises(ValueError, match="the state has 3 layers, the model 2"):
+        model(tokens, deep)
+    with pytest.raises(ValueError, match="length=0 must be at least 1"):
+        model.generate(tokens, 0)
+    with pytest.raises(ValueError, match=r"temperature=-1.0 must be 0 \(greedy\) or above"):
+        model.generate(tokens, 1, temperature=-1.0)
+    with pytest.raises(ValueError, match="top_k=9 must lie between 1 and vocab_size=7"):
+        model.generate(tokens, 1, top_k=9)

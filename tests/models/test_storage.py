@@ -1,0 +1,108 @@
+"""A saved model comes back bit by bit; a damaged one is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from eigentrack.models import ModelConfig, SequenceModel, load_model, save_model
+from eigentrack.models.storage import CONFIG_FILE, WEIGHTS_FILE, write_atomically
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[SequenceModel, Path]:
+    model = SequenceModel(ModelConfig(vocab_size=7, d_model=8, mixer=("mamba", "deltanet")))
+    save_model(model, tmp_path / "model")
+    return model, tmp_path / "model"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("tied", [False, True])
+def test_it_comes_back_bit_by_bit(tmp_path: Path, dtype: torch.dtype, tied: bool) -> None:
+    model = SequenceModel(ModelConfig(vocab_size=7, d_model=8, tie_embeddings=tied)).to(dtype)
+    save_model(model, tmp_path)
+    again = load_model(tmp_path)
+    assert again.config == model.config
+    assert again.state_dict().keys() == model.state_dict().keys()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+        assert again.state_dict()[name].dtype == dtype
+    assert (again.head.weight is again.embedding.weight) == tied
+
+
+def test_saving_again_replaces_the_files_and_leaves_nothing_else(saved: tuple[SequenceModel, Path]) -> None:
+    model, folder = saved
+    with torch.no_grad():
+        model.embedding.weight.add_(1)
+    save_model(model, folder)
+    assert torch.equal(load_model(folder).embedding.weight, model.embedding.weight)
+    assert {path.name for path in folder.iterdir()} == {CONFIG_FILE, WEIGHTS_FILE}
+
+
+def test_a_crash_while_writing_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def crash(temporary: str) -> None:
+        Path(temporary).write_text("half of the n")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, crash)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_truncated_weights(saved: tuple[SequenceModel, Path]) -> None:
+    _, folder = saved
+    whole = (folder / WEIGHTS_FILE).read_bytes()
+    (folder / WEIGHTS_FILE).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"model.safetensors is damaged or cut short"):
+        load_model(folder)
+
+
+def test_broken_configuration(saved: tuple[SequenceModel, Path]) -> None:
+    _, folder = saved
+    (folder / CONFIG_FILE).write_text('{"vocab_size": 7,')
+    with pytest.raises(ValueError, match=r"config.json is not valid JSON"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("missing", [CONFIG_FILE, WEIGHTS_FILE])
+def test_missing_files(saved: tuple[SequenceModel, Path], missing: str) -> None:
+    _, folder = saved
+    (folder / missing).unlink()
+    with pytest.raises(FileNotFoundError, match=f"{missing} is missing: .* is not a saved model"):
+        load_model(folder)
+
+
+def test_a_vocabulary_that_does_not_fit(saved: tuple[SequenceModel, Path]) -> None:
+    _, folder = saved
+    values = json.loads((folder / CONFIG_FILE).read_text())
+    (folder / CONFIG_FILE).write_text(json.dumps({**values, "vocab_size": 9}))
+    with pytest.raises(ValueError, match=r"'embedding.weight' has shape \[7, 8\], the configuration needs \[9, 8\]"):
+        load_model(folder)
+
+
+def test_weights_of_another_configuration(saved: tuple[SequenceModel, Path]) -> None:
+    _, folder = saved
+    values = json.loads((folder / CONFIG_FILE).read_text())
+    (folder / CONFIG_FILE).write_text(json.dumps({**values, "mixer": "gla"}))
+    with pytest.raises(ValueError, match=r"lacks 'blocks.0.mixer.gate_proj.0.weight' .* does not belong to this configuration"):
+        load_model(folder)
+    (folder / CONFIG_FILE).write_text(json.dumps({**values, "mlp_width": 0}))
+    with pytest.raises(ValueError, match=r"holds 'blocks.0.mlp.down_proj.weight' .* no place for"):
+        load_model(folder)
+
+
+def test_integer_weights_are_refused(saved: tuple[SequenceModel, Path]) -> None:
+    _, folder = saved
+    weights = load_file(folder / WEIGHTS_FILE)
+    weights["norm.weight"] = weights["norm.weight"].long()
+    save_file(weights, folder / WEIGHTS_FILE)
+    with pytest.raises(ValueError, match=r"'norm.weight' has dtype torch.int64, expected floats"):
+        load_model(folder)
