@@ -1,1 +1,38 @@
-"""Linear RNNs that can track state."""
+"""eigentrack: linear RNNs that can track state.
+
+    from eigentrack import EigenRange, ModelConfig, SequenceModel
+
+The names below load on first use, so that `import eigentrack` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eigentrack.models import ModelConfig as ModelConfig
+    from eigentrack.models import SequenceModel as SequenceModel
+    from eigentrack.models import load_model as load_model
+    from eigentrack.models import save_model as save_model
+    from eigentrack.spectrum import EigenRange as EigenRange
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "EigenRange": "eigentrack.spectrum",
+    "ModelConfig": "eigentrack.models",
+    "SequenceModel": "eigentrack.models",
+    "load_model": "eigentrack.models",
+    "save_model": "eigentrack.models",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'eigentrack' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

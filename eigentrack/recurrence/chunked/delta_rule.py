@@ -13,12 +13,9 @@ R chunks of a group  L tokens a chunk  n factors a token  H heads  K key dim  V 
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from eigentrack.recurrence.chunked.carry import Carry
 from eigentrack.recurrence.chunked.decay import pairwise_decay
@@ -76,34 +73,16 @@ def _run_group(
         k = k * to_factor[..., -1, :, None]
         keep = decay[..., -1:, :1]
 
-    inverse = _UnitLowerInverse.apply(keys_met)  # [R, H, F, F]
 
     def advance(
-        state: Tensor, inverse: Tensor, values: Tensor, stored: Tensor, scores: Tensor, q: Tensor, k: Tensor, *keep: Tensor
+        state: Tensor, met: Tensor, values: Tensor, stored: Tensor, scores: Tensor, q: Tensor, k: Tensor, *keep: Tensor
     ) -> tuple[Tensor, Tensor]:
-        u = inverse @ (values - stored @ state)
+        u = torch.linalg.solve_triangular(met, values - stored @ state, upper=False, unitriangular=True)
         y = q @ state + scores @ u
         return (keep[0] * state if keep else state) + k.mT @ u, y
 
-    y = carry.run(steps, advance, inverse, beta * v, scaled_k, scores, q, k, *([] if gate is None else [keep]))
+    y = carry.run(steps, advance, keys_met, beta * v, scaled_k, scores, q, k, *([] if gate is None else [keep]))
     return y.transpose(1, 2)
-
-
-class _UnitLowerInverse(torch.autograd.Function):
-    """(I + strictly lower part)⁻¹ by forward substitution."""
-
-    @staticmethod
-    def forward(ctx: Any, lower: Tensor) -> Tensor:
-        identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device).expand_as(lower)
-        inverse = torch.linalg.solve_triangular(lower, identity, upper=False, unitriangular=True)
-        ctx.save_for_backward(inverse)
-        return inverse
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (inverse,) = ctx.saved_tensors
-        return (inverse.mT @ grad @ inverse.mT).tril(-1).neg()
 
 
 def _causal(scores: Tensor, factors: int) -> Tensor:

@@ -1,0 +1,6 @@
+"""python -m eigentrack"""
+
+from eigentrack.cli import main
+
+if __name__ == "__main__":
+    main()

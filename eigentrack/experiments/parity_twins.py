@@ -1,0 +1,169 @@
+"""Figure 1 in small: Mamba and DeltaNet learn parity on at most 40 bits, with eigenvalues in [0, 1] and in [-1, 1].
+
+The twins differ in nothing but the range: same weights at the start, same batches, same number of steps.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from eigentrack.experiments.provenance import provenance
+from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.models.storage import write_atomically
+from eigentrack.spectrum import EigenRange
+from eigentrack.tasks import Parity
+from eigentrack.training import TrainingConfig, accuracy_by_length, horizon, scaled_accuracy, train
+
+TRAIN_LENGTHS = (3, 40)
+TEST_LENGTHS = (40, 256)  # the paper's
+LONGEST = 2048
+NARROW, WIDE = EigenRange(0, 1), EigenRange(-1, 1)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """One cell: a layer, a range, and how it is trained."""
+
+    label: str
+    model: ModelConfig
+    task: Parity
+    training: TrainingConfig
+
+    @property
+    def name(self) -> str:
+        return f"{self.label} {self.model.eigenvalues}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    twin: Twin
+    accuracy: tuple[float, ...]  # at lengths 1..LONGEST
+    seconds: float
+
+    @property
+    def at_training_lengths(self) -> float:
+        return self._scaled(*TRAIN_LENGTHS)
+
+    @property
+    def at_test_lengths(self) -> float:
+        return self._scaled(*TEST_LENGTHS)
+
+    @property
+    def horizon(self) -> int:
+        return horizon(torch.tensor(self.accuracy))
+
+    def _scaled(self, shortest: int, longest: int) -> float:
+        accuracy = torch.tensor(self.accuracy[shortest - 1 : longest])
+        return float(scaled_accuracy(accuracy, self.twin.task.classes).mean())
+
+
+def twins(seed: int) -> list[Twin]:
+    model = ModelConfig(vocab_size=Parity().vocab_size, d_model=32, layers=1)
+    training = TrainingConfig(steps=200, batch=128, lengths=TRAIN_LENGTHS, learning_rate=1e-2, label_smoothing=0.1, seed=seed)
+    delta_net = Twin(
+        "DeltaNet",
+        replace(model, mixer="deltanet", mixer_options={"heads": 4, "conv": 0}),
+        Parity(last_weight=0.5),
+        training,
+    )
+    mamba = Twin(
+        "Mamba",
+        replace(model, mixer="mamba", mixer_options={"state_size": 4, "conv": 0}),
+        Parity(last_weight=0.0),
+        replace(training, steps=500, batch=64),
+    )
+    return [
+        replace(twin, model=replace(twin.model, eigenvalues=eigenvalues))
+        for twin in (mamba, delta_net)
+        for eigenvalues in (NARROW, WIDE)
+    ]
+
+
+def run_twin(twin: Twin, report: Callable[[int, float], None] | None = None) -> Outcome:
+    start = time.perf_counter()
+    torch.manual_seed(twin.training.seed)
+    model = SequenceModel(twin.model)
+    train(model, twin.task, twin.training, report)
+    # the test bits come from a seed that no training run of this experiment uses
+    accuracy = accuracy_by_length(model, twin.task, LONGEST, sequences=256, seed=10**6 + twin.training.seed)
+    return Outcome(twin, tuple(accuracy.tolist()), time.perf_counter() - start)
+
+
+def claim_holds(outcomes: list[Outcome]) -> bool:
+    """The wide twins are perfect on the test lengths, the narrow ones guess."""
+    return all(
+        outcome.at_test_lengths > 0.99 if outcome.twin.model.eigenvalues == WIDE else abs(outcome.at_test_lengths) < 0.1
+        for outcome in outcomes
+    )
+
+
+def to_json(outcomes: list[Outcome]) -> dict[str, Any]:
+    return {
+        "experiment": "parity twins",
+        "train_lengths": list(TRAIN_LENGTHS),
+        "test_lengths": list(TEST_LENGTHS),
+        "claim_holds": claim_holds(outcomes),
+        "provenance": provenance(),
+        "outcomes": [
+            {
+                "layer": outcome.twin.label,
+                "eigenvalues": [outcome.twin.model.eigenvalues.low, outcome.twin.model.eigenvalues.high],
+                "steps": outcome.twin.training.steps,
+                "batch": outcome.twin.training.batch,
+                "seed": outcome.twin.training.seed,
+                "seconds": round(outcome.seconds, 2),
+                "scaled_accuracy_train_lengths": outcome.at_training_lengths,
+                "scaled_accuracy_test_lengths": outcome.at_test_lengths,
+                "horizon": outcome.horizon,
+                "longest_tested": LONGEST,
+                "accuracy_by_length": [round(value, 4) for value in outcome.accuracy],
+            }
+            for outcome in outcomes
+        ],
+    }
+
+
+def write_report(outcomes: list[Outcome], folder: Path) -> tuple[Path, Path]:
+    """The JSON and the plot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers, picture = folder / "parity_twins.json", folder / "parity_twins.png"
+    text = json.dumps(to_json(outcomes), indent=2) + "\n"
+    write_atomically(numbers, lambda path: Path(path).write_text(text))
+    write_atomically(picture, lambda path: plot(outcomes, path))
+    return numbers, picture
+
+
+def plot(outcomes: list[Outcome], path: str) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    colours = {"Mamba": "tab:orange", "DeltaNet": "tab:blue"}
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    axes.axvspan(*TRAIN_LENGTHS, color="0.92", label="training lengths")
+    for outcome in outcomes:
+        style = "-" if outcome.twin.model.eigenvalues == WIDE else ":"
+        lengths = range(1, len(outcome.accuracy) + 1)
+        axes.plot(lengths, _smooth(outcome.accuracy), style, color=colours[outcome.twin.label], label=outcome.twin.name)
+    axes.set(xscale="log", xlabel="sequence length (bits)", ylabel="accuracy", ylim=(0.4, 1.03), xlim=(3, LONGEST))
+    axes.set_title("Parity: only negative eigenvalues can track it")
+    axes.legend(loc="center left", fontsize="small")
+    figure.savefig(path, format="png", dpi=150)
+    pyplot.close(figure)
+
+
+def _smooth(accuracy: tuple[float, ...], share: float = 0.05) -> list[float]:
+    """The mean over lengths within ±5 %: a curve at 256 sequences a length is noisy where it guesses."""
+    running = [0.0]
+    for value in accuracy:
+        running.append(running[-1] + value)
+    windows = ((max(0, int(t * (1 - share))), min(len(accuracy), int(t * (1 + share)) + 1)) for t in range(len(accuracy)))
+    return [(running[last] - running[first]) / (last - first) for first, last in windows]
