@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -62,18 +62,22 @@ def demo(
 
     Example: eigentrack demo --seed 1 --out runs/demo
     """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--out {folder} is a file: name a folder")
     from eigentrack.experiments import parity_twins
 
     cells = parity_twins.twins(seed)
-    outcomes = []
+    outcomes: list[Outcome] = []
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"), TimeRemainingColumn()
     with Progress(*columns, console=err, disable=as_json) as progress:
         bars = [progress.add_task(cell.name, total=cell.training.steps, start=False, loss="") for cell in cells]
         for bar, cell in zip(bars, cells, strict=True):
             progress.start_task(bar)
-            outcomes.append(
-                parity_twins.run_twin(cell, lambda _, loss, bar=bar: progress.update(bar, advance=1, loss=f"loss {loss:.3f}"))
-            )
+
+            def report(step: int, loss: float, bar: TaskID = bar) -> None:
+                progress.update(bar, completed=step + 1, loss=f"loss {loss:.3f}")
+
+            outcomes.append(parity_twins.run_twin(cell, report))
     numbers, picture = parity_twins.write_report(outcomes, folder)
     if as_json:
         out.print_json(json.dumps(parity_twins.to_json(outcomes)))
@@ -88,12 +92,15 @@ def demo(
 def _print_parity_table(outcomes: list[Outcome]) -> None:
     from eigentrack.experiments.parity_twins import LONGEST, TEST_LENGTHS, TRAIN_LENGTHS
 
-    table = Table(title="Parity, scaled accuracy (0 = guessing, 1 = always right)")
+    table = Table(
+        title="Parity: scaled accuracy, 0 = guessing, 1 = always right",
+        caption="horizon: the length up to which at least 99 % of the answers are right",
+    )
     table.add_column("layer")
     table.add_column("eigenvalues")
-    table.add_column("lengths {}–{}, trained".format(*TRAIN_LENGTHS), justify="right")
-    table.add_column("lengths {}–{}, unseen".format(*TEST_LENGTHS), justify="right")
-    table.add_column("horizon (99 % right up to)", justify="right")
+    table.add_column("{}–{} bits, trained".format(*TRAIN_LENGTHS), justify="right")
+    table.add_column("{}–{} bits, unseen".format(*TEST_LENGTHS), justify="right")
+    table.add_column("horizon", justify="right")
     table.add_column("seconds", justify="right")
     for outcome in outcomes:
         reach = f"≥ {LONGEST}" if outcome.horizon == LONGEST else str(outcome.horizon)
@@ -121,7 +128,7 @@ def layers(as_json: AsJson = False) -> None:
             "name": name,
             "equation": (inspect.getdoc(sys.modules[mixer.__module__]) or "").split("\n")[0],
             "takes_eigenvalues": issubclass(mixer, LinearMixer),
-            "options": [option for option in inspect.signature(mixer).parameters if option != "d_model"],
+            "options": ", ".join(option for option in inspect.signature(mixer).parameters if option != "d_model"),
         }
         for name, mixer in MIXERS.items()
     ]
@@ -132,4 +139,4 @@ def layers(as_json: AsJson = False) -> None:
         kind = "linear, takes eigenvalues" if row["takes_eigenvalues"] else "baseline"
         out.print(f"[bold]{row['name']}[/bold]  ({kind})", highlight=False)
         out.print(f"  {row['equation']}", markup=False, highlight=False)
-        out.print(f"  options: {', '.join(row['options'])}\n", markup=False, highlight=False)
+        out.print(f"  options: {row['options']}\n", markup=False, highlight=False)

@@ -155,7 +155,7 @@ def plot(outcomes: list[Outcome], path: str) -> None:
         axes.plot(lengths, _smooth(outcome.accuracy), style, color=colours[outcome.twin.label], label=outcome.twin.name)
     axes.set(xscale="log", xlabel="sequence length (bits)", ylabel="accuracy", ylim=(0.4, 1.03), xlim=(3, LONGEST))
     axes.set_title("Parity: only negative eigenvalues can track it")
-    axes.legend(loc="center left", fontsize="small")
+    axes.legend(loc="center", bbox_to_anchor=(0.66, 0.5), fontsize="small")
     figure.savefig(path, format="png", dpi=150)
     pyplot.close(figure)
 

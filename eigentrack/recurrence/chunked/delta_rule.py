@@ -73,7 +73,6 @@ def _run_group(
         k = k * to_factor[..., -1, :, None]
         keep = decay[..., -1:, :1]
 
-
     def advance(
         state: Tensor, met: Tensor, values: Tensor, stored: Tensor, scores: Tensor, q: Tensor, k: Tensor, *keep: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,49 @@
+"""The demo: twins that differ in nothing but the range, and a report with its provenance."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eigentrack.experiments.parity_twins import LONGEST, NARROW, WIDE, Outcome, claim_holds, run_twin, twins, write_report
+from eigentrack.spectrum import EigenRange
+
+
+def outcome(eigenvalues: EigenRange, accuracy: float) -> Outcome:
+    twin = next(twin for twin in twins(0) if twin.model.eigenvalues == eigenvalues)
+    return Outcome(twin, (accuracy,) * LONGEST, 1.0)
+
+
+def test_twins_differ_in_the_range_alone() -> None:
+    cells = twins(3)
+    assert [cell.name for cell in cells] == ["Mamba [0, 1]", "Mamba [-1, 1]", "DeltaNet [0, 1]", "DeltaNet [-1, 1]"]
+    for narrow, wide in (cells[:2], cells[2:]):
+        assert replace(narrow, model=replace(narrow.model, eigenvalues=WIDE)) == wide
+        assert narrow.model.eigenvalues == NARROW
+
+
+def test_the_claim_can_fail() -> None:
+    assert claim_holds([outcome(NARROW, 0.5), outcome(WIDE, 1.0)])
+    assert not claim_holds([outcome(NARROW, 0.5), outcome(WIDE, 0.9)])
+    assert not claim_holds([outcome(NARROW, 0.7), outcome(WIDE, 1.0)])
+
+
+def test_the_report_says_where_it_comes_from(tmp_path: Path) -> None:
+    cell = twins(0)[3]
+    result = run_twin(replace(cell, training=replace(cell.training, steps=2, warmup=1)))
+    assert len(result.accuracy) == LONGEST
+    numbers, picture = write_report([result, outcome(NARROW, 0.5)], tmp_path / "new" / "folder")
+    report = json.loads(numbers.read_text())
+    assert set(report["provenance"]) == {"command", "commit", "date", "hardware", "versions"}
+    assert report["outcomes"][0]["steps"] == 2
+    assert report["claim_holds"] is False
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_demo_holds(seed: int) -> None:
+    assert claim_holds([run_twin(cell) for cell in twins(seed)])

@@ -1,0 +1,97 @@
+"""The schedule, the loop and the evaluation by length."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.spectrum import EigenRange
+from eigentrack.tasks import Parity
+from eigentrack.training import TrainingConfig, accuracy_by_length, horizon, scaled_accuracy, train
+from eigentrack.training.loop import batch_loss, make_optimizer
+
+
+def small_model(eigenvalues: EigenRange = EigenRange(-1, 1)) -> SequenceModel:
+    torch.manual_seed(0)
+    options = {"heads": 2, "conv": 0}
+    return SequenceModel(ModelConfig(vocab_size=3, d_model=16, layers=1, mixer_options=options, eigenvalues=eigenvalues))
+
+
+def test_the_rate_warms_up_and_follows_a_cosine() -> None:
+    config = TrainingConfig(steps=110, batch=1, lengths=(1, 2), learning_rate=2.0, warmup=10, final_rate=0.1)
+    rates = [config.rate(step) for step in range(111)]
+    assert rates[:10] == pytest.approx([0.2 * (step + 1) for step in range(10)])
+    assert rates[10] == pytest.approx(2.0)
+    assert rates[60] == pytest.approx(2.0 * (0.1 + 0.9 / 2))
+    assert rates[110] == pytest.approx(0.2)
+
+
+def test_weight_decay_falls_on_matrices_alone() -> None:
+    model = small_model()
+    decayed, plain = make_optimizer(model, TrainingConfig(steps=1, batch=1, lengths=(1, 1), warmup=0)).param_groups
+    assert all(weight.ndim >= 2 for weight in decayed["params"])
+    assert all(weight.ndim < 2 for weight in plain["params"])
+    assert (decayed["weight_decay"], plain["weight_decay"]) == (0.01, 0.0)
+    assert len(decayed["params"]) + len(plain["params"]) == len(list(model.parameters()))
+
+
+def test_the_loss_is_the_weighted_cross_entropy() -> None:
+    model, batch = small_model(), Parity().sample(5, (2, 9), seed=0, step=0)
+    logits, _ = model(batch.tokens)
+    expected = 0.0
+    for row in range(5):
+        for t in range(9):
+            expected += batch.weight[row, t] * F.cross_entropy(logits[row, t], batch.targets[row, t])
+    assert batch_loss(model, batch, 0.0).item() == pytest.approx((expected / batch.weight.sum()).item(), rel=1e-5)
+
+
+def test_training_is_reproducible_and_reports_every_step() -> None:
+    config = TrainingConfig(steps=5, batch=8, lengths=(3, 12), warmup=2)
+    losses: list[list[float]] = [[], []]
+    for run in losses:
+        train(small_model(), Parity(), config, lambda _, loss, run=run: run.append(loss))
+    assert losses[0] == losses[1]
+    assert len(losses[0]) == 5
+    assert all(math.isfinite(loss) for loss in losses[0])
+
+
+def test_a_short_training_learns_parity_in_the_wide_range_only() -> None:
+    config = TrainingConfig(steps=120, batch=64, lengths=(3, 20), learning_rate=1e-2, label_smoothing=0.1)
+    reached = []
+    for eigenvalues in (EigenRange(0, 1), EigenRange(-1, 1)):
+        model = small_model(eigenvalues)
+        train(model, Parity(), config)
+        accuracy = accuracy_by_length(model, Parity(), 100, sequences=128, seed=99)
+        reached.append(scaled_accuracy(accuracy[40:], 2).mean().item())
+    assert abs(reached[0]) < 0.15
+    assert reached[1] > 0.99
+
+
+def test_streaming_in_pieces_changes_nothing() -> None:
+    """A model that has learnt nothing still gives the same answers; the bits of a piece depend on its number."""
+    model, task = small_model(), Parity()
+    pieces = accuracy_by_length(model, task, 20, sequences=64, seed=1, piece=10)
+    tokens = torch.cat([task.sample(64, (10, 10), seed=1, step=step).tokens for step in (0, 1)], 1)
+    with torch.no_grad():
+        answers = model(tokens)[0][..., :2].argmax(-1)
+    assert torch.allclose(pieces, (answers == tokens.cumsum(1) % 2).float().mean(0))
+
+
+def test_horizon_and_scaled_accuracy() -> None:
+    assert horizon(torch.tensor([1.0, 0.995, 0.98, 1.0])) == 2
+    assert horizon(torch.tensor([0.5, 1.0])) == 0
+    assert horizon(torch.ones(7)) == 7
+    assert scaled_accuracy(torch.tensor([0.5, 0.75, 1.0]), 2).tolist() == [0.0, 0.5, 1.0]
+
+
+def test_bad_values_are_named() -> None:
+    with pytest.raises(ValueError, match="steps=0 must be"):
+        TrainingConfig(steps=0, batch=1, lengths=(1, 1))
+    with pytest.raises(ValueError, match="warmup=20 must lie between 0 and steps=5"):
+        TrainingConfig(steps=5, batch=1, lengths=(1, 1))
+    with pytest.raises(ValueError, match=r"learning_rate=0.0 must be positive"):
+        TrainingConfig(steps=50, batch=1, lengths=(1, 1), learning_rate=0.0)
