@@ -58,6 +58,8 @@ class EigenRange:
 
 
 def _between(start: float, end: float, weight: Tensor) -> Tensor:
+    if (start, end) == (0, 1):
+        return weight
     # torch.lerp meets both ends exactly: it switches formula at weight ½
     ends = weight.new_tensor([start, end])
     return torch.lerp(ends[0], ends[1], weight)

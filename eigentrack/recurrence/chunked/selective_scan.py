@@ -72,11 +72,11 @@ def _scan_chunk(
     padding: Tensor | None = None,
 ) -> tuple[Float[Tensor, "B D N"], Float[Tensor, "B L D"]]:
     dtx, dt, b, c = (tensor.transpose(0, 1) for tensor in (dtx, dt, b, c))  # time first: every step is contiguous
-    a = eigenvalues.eigenvalue(torch.exp(dt[..., None] * log_decay))  # [L, B, D, N]
+    a = eigenvalues.eigenvalue((dt[..., None] * log_decay).exp_())  # [L, B, D, N]
     if padding is not None:  # exp(0) gives the highest eigenvalue, which may be below 1
         a = a.masked_fill(padding.mT[..., None, None], 1.0)
     states = _LinearScan.apply(a, dtx[..., None] * b[:, :, None, :], state)
-    y = (states @ c[..., None]).squeeze(-1)
+    y = (states * c[:, :, None, :]).sum(-1)
     return states[-1], y.transpose(0, 1)
 
 
