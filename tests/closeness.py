@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 1e-2}
+# between our layers and a peer's with the same weights: the largest difference, as a share of the largest entry
+TWIN_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
 def relative_error(ours: Tensor, reference: Tensor) -> float:

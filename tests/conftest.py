@@ -1,4 +1,7 @@
-"""Shapes and types are checked against the annotations in every test, where beartype is installed; users never pay for that."""
+"""Shapes and types are checked against the annotations in every test, where beartype is installed; users never pay for that.
+
+EIGENTRACK_TEST_DEVICE=cuda runs the tests of ops, layers and models on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -26,5 +29,5 @@ def fixed_seed() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if os.environ.get("PYTEST_XDIST_WORKER"):
-        torch.set_num_threads(1)  # one core for each worker
+    torch.set_num_threads(1)  # tensors are tiny here; threads that wait for one another cost far more than they save
+    torch.set_default_device(os.environ.get("EIGENTRACK_TEST_DEVICE", "cpu"))

@@ -60,9 +60,10 @@ class ModelConfig:
 
     def build_mixer(self, layer: int) -> Mixer:
         mixer, options = MIXERS[self.mixers[layer]], dict(self.options[layer])
-        if "eigenvalues" in _accepted(mixer):
-            options.setdefault("eigenvalues", self.eigenvalues)
-        options.setdefault("backend", self.backend)
+        # the model's values, unless the layer's own options say otherwise
+        for name in ("eigenvalues", "norm_eps", "backend"):
+            if name in _accepted(mixer):
+                options.setdefault(name, getattr(self, name))
         return mixer(self.d_model, **options)
 
     def to_json(self) -> dict[str, Any]:

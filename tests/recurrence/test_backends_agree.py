@@ -23,7 +23,7 @@ def outputs_and_gradients(
     """y, the last state, and the gradients of a random projection of both, on fresh leaves."""
     fresh = inputs.map(lambda x: x.detach().clone().requires_grad_(x.is_floating_point()))
     y, state = case.run(backend, fresh, cu_seqlens, **options)
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator(torch.get_default_device()).manual_seed(1)
     weights = [torch.randn(out.shape, dtype=torch.float64, generator=generator).to(out.dtype) for out in (y, *state)]
     loss = sum((out * weight).sum() for out, weight in zip((y, *state), weights, strict=True))
     gradients = torch.autograd.grad(loss, fresh.leaves(), allow_unused=case.name == "mlstm")

@@ -14,21 +14,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from eigentrack.models import SequenceModel
-
-# the largest difference, as a share of the largest entry; never relaxed
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+from tests.closeness import TWIN_TOLERANCE
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tensors are tiny here; threads that wait for one another cost a hundredfold when the tests share their cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(params=TOLERANCE, ids=str)
+@pytest.fixture(params=TWIN_TOLERANCE, ids=str)
 def dtype(request) -> torch.dtype:
     return request.param
 
@@ -40,7 +29,7 @@ def assert_same() -> Callable[[Tensor, Tensor, str], None]:
         size = theirs.abs().max().item()
         assert size > 1e-3, f"{what}: all about zero, so that equality would say nothing"
         error = (ours - theirs).abs().max().item() / size
-        assert error <= TOLERANCE[ours.dtype], f"{what}: relative difference {error:.1e}"
+        assert error <= TWIN_TOLERANCE[ours.dtype], f"{what}: relative difference {error:.1e}"
 
     return check
 

@@ -53,39 +53,37 @@ def _run_group(
     beta: Float[Tensor, "R L H n"],
     gate: Float[Tensor, "R L H"] | None,
 ) -> Float[Tensor, "R L H V"]:
-    factors = k.shape[3]
-    q = q.transpose(1, 2).contiguous()  # [R, H, L, K]
+    tokens, factors = k.shape[1], k.shape[3]
+    q = q.transpose(1, 2)  # [R, H, L, K]
     k, v = (x.permute(0, 2, 1, 3, 4).flatten(2, 3) for x in (k, v))  # [R, H, F, ·]
     beta = beta.permute(0, 2, 1, 3).flatten(2, 3)[..., None]  # [R, H, F, 1]
-    scaled_k = beta * k
-    keys_met = scaled_k @ k.mT  # [R, H, F, F]
-    scores = q @ k.mT  # [R, H, L, F]
+    readers = torch.cat([beta * k, q], dim=2)  # [R, H, F+L, K]: scaled keys and queries meet the same keys and the same state
+    meetings = readers @ k.mT  # [R, H, F+L, F]
     if gate is None:
-        scores = scores * _causal(scores, factors)
+        meetings = meetings * _causal(meetings, tokens, factors)
+        keep = []
     else:
         decay = pairwise_decay(gate.transpose(1, 2))  # [R, H, L+1, L+1]
         to_factor = decay[..., 1:].repeat_interleave(factors, dim=-1)  # a token's gate acts before its first factor
-        keys_met = keys_met * to_factor[..., 1:, :].repeat_interleave(factors, dim=-2)
-        scores = scores * to_factor[..., 1:, :]
-        from_start = decay[..., 1:, :1]
-        q = q * from_start
-        scaled_k = scaled_k * from_start.repeat_interleave(factors, dim=-2)
+        token = torch.arange(1, tokens + 1, device=k.device)
+        rows = torch.cat([token.repeat_interleave(factors), token])
+        meetings = meetings * to_factor[..., rows, :]
+        readers = readers * decay[..., rows, :1]
         k = k * to_factor[..., -1, :, None]
-        keep = decay[..., -1:, :1]
+        keep = [decay[..., -1:, :1]]
 
     def advance(
-        state: Tensor, met: Tensor, values: Tensor, stored: Tensor, scores: Tensor, q: Tensor, k: Tensor, *keep: Tensor
+        state: Tensor, readers: Tensor, meetings: Tensor, values: Tensor, k: Tensor, *keep: Tensor
     ) -> tuple[Tensor, Tensor]:
-        u = torch.linalg.solve_triangular(met, values - stored @ state, upper=False, unitriangular=True)
-        y = q @ state + scores @ u
-        return (keep[0] * state if keep else state) + k.mT @ u, y
+        stored, read = (readers @ state).split([k.shape[2], tokens], dim=2)
+        met, scores = meetings.split([k.shape[2], tokens], dim=2)
+        u = torch.linalg.solve_triangular(met, values - stored, upper=False, unitriangular=True)
+        return (keep[0] * state if keep else state) + k.mT @ u, read + scores @ u
 
-    y = carry.run(steps, advance, keys_met, beta * v, scaled_k, scores, q, k, *([] if gate is None else [keep]))
-    return y.transpose(1, 2)
+    return carry.run(steps, advance, readers, meetings, beta * v, k, *keep).transpose(1, 2)
 
 
-def _causal(scores: Tensor, factors: int) -> Tensor:
-    """[L, F]: token i reads all factors of the tokens up to i."""
-    tokens = scores.shape[-2]
-    mask = torch.ones(tokens, tokens, dtype=scores.dtype, device=scores.device).tril()
-    return mask.repeat_interleave(factors, dim=1)
+def _causal(meetings: Tensor, tokens: int, factors: int) -> Tensor:
+    """[F+L, F]: everything for the keys, whose upper triangle the solve ignores; the factors up to its token for a query."""
+    mask = torch.ones(tokens, tokens, dtype=meetings.dtype, device=meetings.device).tril().repeat_interleave(factors, dim=1)
+    return torch.cat([torch.ones_like(mask).repeat_interleave(factors, dim=0), mask])

@@ -1,0 +1,24 @@
+"""The README's example runs as printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+
+
+def test_the_example_runs_as_printed(capsys) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {})
+    assert float(re.search(r"tensor\((-[\d.]+)", capsys.readouterr().out).group(1)) < 0
+
+
+def test_the_file_map_names_files_that_exist() -> None:
+    house = README.read_text().split("## The house")[1].split("## What it does not do")[0]
+    root, inside = README.parent, README.parent / "eigentrack"
+    named = [line.split()[0] for line in house.splitlines() if line.startswith("    ")]
+    assert len(named) > 12
+    for name in named:
+        homes = (root / name, inside / name, inside / "recurrence" / name)
+        assert any(home.exists() for home in homes), name
