@@ -2,8 +2,8 @@
 
     python benchmarks/cpu.py [--out results/cpu.json] [--quick]
 
-All contenders of a row run in turn within one process, several rounds each, and the row gives the ratio of the medians: a single time
-means little. One row has a single round, because its peer takes a minute.
+All contenders of a row run in turn within one process, several rounds each, and the row gives the ratio of the medians: a
+single time means little. One row has a single round, because its peer takes a minute.
 """
 
 from __future__ import annotations

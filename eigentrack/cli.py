@@ -140,3 +140,143 @@ def layers(as_json: AsJson = False) -> None:
         out.print(f"[bold]{row['name']}[/bold]  ({kind})", highlight=False)
         out.print(f"  {row['equation']}", markup=False, highlight=False)
         out.print(f"  options: {row['options']}\n", markup=False, highlight=False)
+
+
+@app.command()
+def tasks(as_json: AsJson = False) -> None:
+    """List the tasks and the options they take.
+
+    Example: eigentrack tasks --json
+    """
+    from eigentrack.automata import LANGUAGES
+    from eigentrack.tasks.registry import TASKS, describe, task_options
+
+    rows = [{"name": name, "asks": describe(name), "options": ", ".join(task_options(name))} for name in TASKS]
+    if as_json:
+        out.print_json(json.dumps({"tasks": rows, "languages": {name: what for name, (what, _) in LANGUAGES.items()}}))
+        return
+    for row in rows:
+        out.print(f"[bold]{row['name']}[/bold]  {row['asks']}", highlight=False)
+        out.print(f"  options: {row['options'] or 'none'}", markup=False, highlight=False)
+    out.print("\n[bold]languages[/bold] (option name of language and language-state)", highlight=False)
+    for name, (what, _) in LANGUAGES.items():
+        out.print(f"  {name}: {what}", markup=False, highlight=False)
+
+
+@app.command()
+def train(
+    folder: Annotated[Path, typer.Option("--out", help="The run's folder: metrics, checkpoints and the model.")],
+    config: Annotated[Path | None, typer.Option(help="A run.json of another run, instead of the options below.")] = None,
+    task: Annotated[str, typer.Option(help="One of `eigentrack tasks`.")] = "parity",
+    task_option: Annotated[list[str] | None, typer.Option(help="As name=value; may be repeated.")] = None,
+    layer: Annotated[str, typer.Option(help="One of `eigentrack layers`.")] = "deltanet",
+    layer_option: Annotated[list[str] | None, typer.Option(help="As name=value; may be repeated.")] = None,
+    eigenvalues: Annotated[str, typer.Option(help="The range, as low,high.")] = "-1,1",
+    layers_count: Annotated[int, typer.Option("--layers", help="How many blocks.")] = 1,
+    d_model: Annotated[int, typer.Option(help="Width of the model.")] = 32,
+    steps: Annotated[int, typer.Option(help="At most so many steps.")] = 1000,
+    batch: Annotated[int, typer.Option(help="Sequences a step.")] = 128,
+    lengths: Annotated[str, typer.Option(help="Shortest and longest training sequence.")] = "3,40",
+    learning_rate: Annotated[float, typer.Option("--lr", help="Peak learning rate.")] = 1e-2,
+    label_smoothing: Annotated[float, typer.Option(help="Of the targets.")] = 0.1,
+    seed: Annotated[int, typer.Option(help="Of the weights and of the batches.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Train any layer, in any eigenvalue range, on any task; stops when solved. Killed at any moment, it resumes.
+
+    Example: eigentrack train --task group --task-option name=S3 --layer deltanet --eigenvalues -1,1 --out runs/s3
+    """
+    from eigentrack.spectrum import EigenRange
+    from eigentrack.training.run import RunConfig, load_run_file, run_training
+
+    if config is not None:
+        run_config = load_run_file(config)
+    elif resume and (folder / "run.json").exists():
+        run_config = load_run_file(folder / "run.json")
+    else:
+        chosen = EigenRange.parse(eigenvalues)
+        run_config = RunConfig.from_json(
+            {
+                "task": task,
+                "task_options": _options("--task-option", task_option),
+                "model": {
+                    "d_model": d_model,
+                    "layers": layers_count,
+                    "mixer": layer,
+                    "mixer_options": _options("--layer-option", layer_option),
+                    "eigenvalues": [chosen.low, chosen.high],
+                },
+                "training": {
+                    "steps": steps,
+                    "batch": batch,
+                    "lengths": _pair("--lengths", lengths),
+                    "learning_rate": learning_rate,
+                    "warmup": min(20, steps),
+                    "label_smoothing": label_smoothing,
+                    "seed": seed,
+                },
+            }
+        )
+    columns = BarColumn(), TextColumn("{task.completed}/{task.total}  {task.fields[said]}"), TimeRemainingColumn()
+    with Progress(*columns, console=err) as progress:
+        bar = progress.add_task("", total=run_config.training.steps, said="")
+        latest: dict[str, float] = {}
+
+        def report(step: int, metrics: dict[str, float]) -> None:
+            latest.update(metrics)
+            valid = f"  validation {latest['validation_accuracy']:.3f}" if "validation_accuracy" in latest else ""
+            progress.update(bar, completed=step, said=f"loss {metrics['loss']:.4f}{valid}")
+
+        result = run_training(run_config, folder, resume=resume, device=device, report=report, say=progress.console.print)
+    verdict = "solved" if result.solved else "not solved"
+    out.print(f"{verdict} after {result.steps} steps, validation accuracy {result.validation_accuracy:.4f}", highlight=False)
+    out.print(f"model: {folder / 'model'}", highlight=False)
+
+
+@app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(help="The folder of a training run.")],
+    longest: Annotated[int, typer.Option(help="The longest sequence.")] = 2048,
+    sequences: Annotated[int, typer.Option(help="How many sequences.")] = 256,
+    seed: Annotated[int, typer.Option(help="Of the test sequences.")] = 1_000_000,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Accuracy of a trained model by length, far beyond the lengths it was trained on.
+
+    Example: eigentrack evaluate runs/s3 --longest 4096
+    """
+    from eigentrack.training.report import evaluate_run
+
+    rows = evaluate_run(folder, longest, sequences, seed, device)
+    if as_json:
+        out.print_json(json.dumps({"results": rows}))
+        return
+    table = Table(title=f"{folder}: accuracy by length (scaled: 0 = guessing, 1 = always right)")
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), justify="right")
+    for row in rows:
+        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
+    out.print(table)
+
+
+def _options(flag: str, given: list[str] | None) -> dict[str, object]:
+    """name=value pairs; a value is read as JSON where it can be, else as text."""
+    options: dict[str, object] = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ValueError(f"{flag} {text!r} must be written name=value")
+        try:
+            options[name] = json.loads(value)
+        except json.JSONDecodeError:
+            options[name] = value
+    return options
+
+
+def _pair(flag: str, text: str) -> list[int]:
+    parts = text.replace(",", " ").split()
+    if len(parts) != 2 or not all(part.isdigit() for part in parts):
+        raise ValueError(f"{flag} {text!r} must be two whole numbers, such as 3,40")
+    return [int(part) for part in parts]

@@ -17,7 +17,7 @@ def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=None, check=False, timeout=300)
 
 
-@pytest.mark.parametrize("command", ["demo", "layers"])
+@pytest.mark.parametrize("command", ["demo", "layers", "tasks", "train", "evaluate"])
 def test_every_command_explains_itself_with_an_example(command: str) -> None:
     result = run(command, "--help")
     assert result.returncode == 0
@@ -32,6 +32,55 @@ def test_layers_lists_every_mixer() -> None:
     assert {row["name"] for row in rows if row["takes_eigenvalues"]} == set(MIXERS) - {"slstm", "lstm", "attention"}
     text = run("layers").stdout
     assert all(name in text for name in MIXERS)
+
+
+def test_tasks_lists_every_task_and_language() -> None:
+    from eigentrack.automata import LANGUAGES
+    from eigentrack.tasks.registry import TASKS
+
+    listed = json.loads(run("tasks", "--json").stdout)
+    assert [row["name"] for row in listed["tasks"]] == list(TASKS)
+    assert all(row["asks"] for row in listed["tasks"])
+    assert set(listed["languages"]) == set(LANGUAGES)
+    text = run("tasks").stdout
+    assert all(name in text for name in [*TASKS, *LANGUAGES])
+
+
+@pytest.mark.parametrize(
+    "task",
+    [["--task", "modular-arithmetic"], ["--task", "group", "--task-option", "name=Z3", "--task-option", "tokens_per_letter=2"]],
+)
+def test_train_then_evaluate(tmp_path: Path, task: list[str]) -> None:
+    small = ["--d-model", "8", "--steps", "3", "--batch", "4", "--lengths", "4,6", "--layer-option", "gate=[-1, 1]"]
+    trained = run("train", *task, *small, "--layer-option", "heads=2", "--out", str(tmp_path / "run"))
+    assert trained.returncode == 0, trained.stderr
+    assert "not solved after 3 steps" in trained.stdout
+    rows = json.loads(run("evaluate", str(tmp_path / "run"), "--longest", "20", "--sequences", "8", "--json").stdout)["results"]
+    assert [row["lengths"] for row in rows] == ["4–6", "7–14", "15–20"]
+    assert all(0 <= row["accuracy"] <= 1 for row in rows)
+    assert "scaled accuracy" in run("evaluate", str(tmp_path / "run"), "--longest", "10", "--sequences", "4").stdout
+    again = run("train", *task, *small, "--out", str(tmp_path / "run"))
+    assert again.returncode == 2
+    assert "already holds a run: add --resume" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "pairty"], "task 'pairty' is not known; there are parity"),
+        (["--layer", "rwkv"], "mixer='rwkv' is not known; there are mamba"),
+        (["--eigenvalues", "-2,1"], "EigenRange low=-2 lies outside"),
+        (["--lengths", "40"], "--lengths '40' must be two whole numbers, such as 3,40"),
+        (["--lengths", "0,3"], "lengths=(0, 3) must be 1 ≤ shortest ≤ longest"),
+        (["--lr", "-1"], "learning_rate=-1.0 must be positive"),
+        (["--task-option", "last_weight"], "--task-option 'last_weight' must be written name=value"),
+    ],
+)
+def test_bad_training_input_is_named(tmp_path: Path, arguments: list[str], message: str) -> None:
+    result = run("train", "--out", str(tmp_path / "run"), *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_version() -> None:

@@ -18,8 +18,9 @@ from eigentrack.experiments.provenance import provenance
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.models.storage import write_atomically
 from eigentrack.spectrum import EigenRange
-from eigentrack.tasks import Parity
-from eigentrack.training import TrainingConfig, accuracy_by_length, horizon, scaled_accuracy, train
+from eigentrack.tasks import TrackingTask
+from eigentrack.tasks.tracking import parity
+from eigentrack.training import TrainingConfig, horizon, length_curve, scaled_accuracy, train
 
 TRAIN_LENGTHS = (3, 40)
 TEST_LENGTHS = (40, 256)  # the paper's
@@ -33,7 +34,7 @@ class Twin:
 
     label: str
     model: ModelConfig
-    task: Parity
+    task: TrackingTask
     training: TrainingConfig
 
     @property
@@ -65,18 +66,18 @@ class Outcome:
 
 
 def twins(seed: int) -> list[Twin]:
-    model = ModelConfig(vocab_size=Parity().vocab_size, d_model=32, layers=1)
+    model = ModelConfig(vocab_size=parity().vocab_size, d_model=32, layers=1)
     training = TrainingConfig(steps=200, batch=128, lengths=TRAIN_LENGTHS, learning_rate=1e-2, label_smoothing=0.1, seed=seed)
     delta_net = Twin(
         "DeltaNet",
         replace(model, mixer="deltanet", mixer_options={"heads": 4, "conv": 0}),
-        Parity(last_weight=0.5),
+        parity(last_weight=0.5),
         training,
     )
     mamba = Twin(
         "Mamba",
         replace(model, mixer="mamba", mixer_options={"state_size": 4, "conv": 0}),
-        Parity(last_weight=0.0),
+        parity(last_weight=0.0),
         replace(training, steps=500, batch=64),
     )
     return [
@@ -92,8 +93,8 @@ def run_twin(twin: Twin, report: Callable[[int, float], None] | None = None) -> 
     model = SequenceModel(twin.model)
     train(model, twin.task, twin.training, report)
     # the test bits come from a seed that no training run of this experiment uses
-    accuracy = accuracy_by_length(model, twin.task, LONGEST, sequences=256, seed=10**6 + twin.training.seed)
-    return Outcome(twin, tuple(accuracy.tolist()), time.perf_counter() - start)
+    curve = length_curve(model, twin.task, LONGEST, sequences=256, seed=10**6 + twin.training.seed)
+    return Outcome(twin, tuple(curve.accuracy.tolist()), time.perf_counter() - start)
 
 
 def claim_holds(outcomes: list[Outcome]) -> bool:

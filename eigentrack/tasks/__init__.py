@@ -1,4 +1,5 @@
 """Samplers: every batch is a pure function of (seed, step)."""
 
-from eigentrack.tasks.batch import Batch as Batch
-from eigentrack.tasks.parity import Parity as Parity
+from eigentrack.tasks.task import Batch as Batch
+from eigentrack.tasks.task import Task as Task
+from eigentrack.tasks.tracking import TrackingTask as TrackingTask

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from eigentrack.layers.validation import require_positive
+from eigentrack.tasks.task import check_lengths
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         require_positive(steps=self.steps, batch=self.batch)
+        check_lengths(self.lengths)
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate={self.learning_rate} must be positive")
         if not 0 <= self.warmup <= self.steps:

@@ -1,35 +1,63 @@
-"""Accuracy by length: a causal model's answer after token t is its answer on the sequence of length t.
+"""Accuracy by length. A causal model's answer after token t is its answer on the sequence of length t.
 
 B sequences  T time
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from eigentrack.models import SequenceModel
-from eigentrack.tasks import Parity
+from eigentrack.tasks import Task, TrackingTask
+
+
+@dataclass(frozen=True)
+class LengthCurve:
+    """At every length 1..longest: the share of right answers, and of sequences with every answer right so far."""
+
+    accuracy: Float[Tensor, " longest"]
+    sequence_accuracy: Float[Tensor, " longest"]
 
 
 @torch.no_grad()
-def accuracy_by_length(
-    model: SequenceModel, task: Parity, longest: int, *, sequences: int, seed: int, piece: int = 256
-) -> Float[Tensor, " longest"]:
-    """The share of right answers at every length 1..longest; streamed, so memory does not grow with length."""
+def length_curve(
+    model: SequenceModel, task: TrackingTask, longest: int, *, sequences: int, seed: int, piece: int = 256
+) -> LengthCurve:
+    """Streamed with the model's state: length 10⁶ needs no more memory than length 10³."""
     device = next(model.parameters()).device
     model.eval()
-    right, state, parity = [], None, torch.zeros(sequences, 1, dtype=torch.int64, device=device)
-    for step, start in enumerate(range(0, longest, piece)):
-        time = min(piece, longest - start)
-        batch = task.sample(sequences, (time, time), seed=seed, step=step, device=device)
-        logits, state = model(batch.tokens, state)
-        targets = (batch.targets + parity) % task.classes
-        parity = targets[:, -1:]
-        answers = logits[..., : task.classes].argmax(-1)  # padding is no answer
-        right.append((answers == targets).float().mean(0))
-    return torch.cat(right)
+    state, unbroken = None, torch.ones(sequences, 1, dtype=torch.bool, device=device)
+    right_share, unbroken_share = [], []
+    for tokens, targets in task.stream(sequences, longest, piece=piece, seed=seed, device=device):
+        logits, state = model(tokens, state)
+        right = logits[..., : task.classes].argmax(-1) == targets  # padding is no answer
+        all_right = (unbroken & (right.cumsum(1) == torch.arange(1, right.shape[1] + 1, device=device))).float()
+        unbroken = all_right[:, -1:].bool()
+        right_share.append(right.float().mean(0).cpu())
+        unbroken_share.append(all_right.mean(0).cpu())
+    first = int(task.begin_token)  # the answer after the begin token belongs to length 0
+    return LengthCurve(torch.cat(right_share)[first:], torch.cat(unbroken_share)[first:])
+
+
+@torch.no_grad()
+def accuracy_between(
+    model: SequenceModel, task: Task, lengths: tuple[int, int], *, sequences: int, seed: int, batch: int = 256
+) -> float:
+    """The share of right answers at the positions that the loss asks for, on sequences of these lengths."""
+    device = next(model.parameters()).device
+    model.eval()
+    right = asked = 0.0
+    for step in range(-(-sequences // batch)):
+        sample = task.sample(batch, lengths, seed=seed, step=step, device=device)
+        logits, _ = model(sample.tokens)
+        is_right = logits[..., : task.classes].argmax(-1) == sample.targets
+        right += float((is_right * sample.weight).sum())
+        asked += float(sample.weight.sum())
+    return right / asked
 
 
 def scaled_accuracy(accuracy: Tensor, classes: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -9,35 +10,35 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eigentrack.models import SequenceModel
-from eigentrack.tasks import Batch, Parity
+from eigentrack.tasks import Batch, Task
 from eigentrack.training.config import TrainingConfig
 
 
-def train(
-    model: SequenceModel, task: Parity, config: TrainingConfig, report: Callable[[int, float], None] | None = None
-) -> None:
+def train(model: SequenceModel, task: Task, config: TrainingConfig, report: Callable[[int, float], None] | None = None) -> None:
     """Trains in place; `report(step, loss)` is called after every step."""
-    device = next(model.parameters()).device
     optimizer = make_optimizer(model, config)
-    model.train()
     for step in range(config.steps):
-        batch = task.sample(config.batch, config.lengths, seed=config.seed, step=step, device=device)
-        loss = batch_loss(model, batch, config.label_smoothing)
-        loss_value = train_step(model, optimizer, loss, config, step)
+        loss = train_step(model, optimizer, task, config, step)
         if report is not None:
-            report(step, loss_value)
+            report(step, loss)
 
 
-def train_step(
-    model: SequenceModel, optimizer: torch.optim.Optimizer, loss: Tensor, config: TrainingConfig, step: int
-) -> float:
+def train_step(model: SequenceModel, optimizer: torch.optim.Optimizer, task: Task, config: TrainingConfig, step: int) -> float:
+    """The batch, the rate and so the whole step follow from its number; returns the loss."""
+    device = next(model.parameters()).device
+    model.train()
+    batch = task.sample(config.batch, config.lengths, seed=config.seed, step=step, device=device)
+    loss = batch_loss(model, batch, config.label_smoothing)
+    value = loss.item()
+    if not math.isfinite(value):
+        raise ValueError(f"the loss is {value} at step {step + 1}: lower the learning rate ({config.learning_rate:g})")
     for group in optimizer.param_groups:
         group["lr"] = config.rate(step)
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
     optimizer.step()
-    return loss.item()
+    return value
 
 
 def batch_loss(model: SequenceModel, batch: Batch, label_smoothing: float) -> Tensor:

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.spectrum import EigenRange
-from eigentrack.tasks import Parity
-from eigentrack.training import TrainingConfig, accuracy_by_length, horizon, scaled_accuracy, train
+from eigentrack.tasks.tracking import parity, word_problem
+from eigentrack.training import TrainingConfig, accuracy_between, horizon, length_curve, scaled_accuracy, train
 from eigentrack.training.loop import batch_loss, make_optimizer
 
 
@@ -40,7 +40,7 @@ def test_weight_decay_falls_on_matrices_alone() -> None:
 
 
 def test_the_loss_is_the_weighted_cross_entropy() -> None:
-    model, batch = small_model(), Parity().sample(5, (2, 9), seed=0, step=0)
+    model, batch = small_model(), parity().sample(5, (2, 9), seed=0, step=0)
     logits, _ = model(batch.tokens)
     expected = 0.0
     for row in range(5):
@@ -53,7 +53,7 @@ def test_training_is_reproducible_and_reports_every_step() -> None:
     config = TrainingConfig(steps=5, batch=8, lengths=(3, 12), warmup=2)
     losses: list[list[float]] = [[], []]
     for run in losses:
-        train(small_model(), Parity(), config, lambda _, loss, run=run: run.append(loss))
+        train(small_model(), parity(), config, lambda _, loss, run=run: run.append(loss))
     assert losses[0] == losses[1]
     assert len(losses[0]) == 5
     assert all(math.isfinite(loss) for loss in losses[0])
@@ -64,21 +64,35 @@ def test_a_short_training_learns_parity_in_the_wide_range_only() -> None:
     reached = []
     for eigenvalues in (EigenRange(0, 1), EigenRange(-1, 1)):
         model = small_model(eigenvalues)
-        train(model, Parity(), config)
-        accuracy = accuracy_by_length(model, Parity(), 100, sequences=128, seed=99)
-        reached.append(scaled_accuracy(accuracy[40:], 2).mean().item())
+        train(model, parity(), config)
+        curve = length_curve(model, parity(), 100, sequences=128, seed=99)
+        reached.append(scaled_accuracy(curve.accuracy[40:], 2).mean().item())
     assert abs(reached[0]) < 0.15
     assert reached[1] > 0.99
 
 
 def test_streaming_in_pieces_changes_nothing() -> None:
-    """A model that has learnt nothing still gives the same answers; the bits of a piece depend on its number."""
-    model, task = small_model(), Parity()
-    pieces = accuracy_by_length(model, task, 20, sequences=64, seed=1, piece=10)
-    tokens = torch.cat([task.sample(64, (10, 10), seed=1, step=step).tokens for step in (0, 1)], 1)
+    """A model that has learnt nothing still gives the same answers; the letters of a piece depend on its number."""
+    task = word_problem("S3", begin_token=True, tokens_per_letter=2)
+    model = SequenceModel(ModelConfig(vocab_size=task.vocab_size, d_model=16, layers=1, mixer="mamba"))
+    curve = length_curve(model, task, 20, sequences=64, seed=1, piece=10)
+    tokens, targets = (torch.cat(parts, 1) for parts in zip(*task.stream(64, 20, piece=10, seed=1), strict=True))
     with torch.no_grad():
-        answers = model(tokens)[0][..., :2].argmax(-1)
-    assert torch.allclose(pieces, (answers == tokens.cumsum(1) % 2).float().mean(0))
+        right = model(tokens)[0][..., : task.classes].argmax(-1) == targets
+    assert torch.allclose(curve.accuracy, right.float().mean(0)[1:])
+    assert torch.allclose(curve.sequence_accuracy, right.cumprod(1).float().mean(0)[1:])
+    assert len(curve.accuracy) == 20
+
+
+def test_accuracy_at_the_asked_positions() -> None:
+    """The weight decides what is asked: on the last bit alone a model that always says 0 is right on even words."""
+    model, task = small_model(), parity(last_weight=1.0)
+    with torch.no_grad():
+        model.head.weight.zero_()
+    found = accuracy_between(model, task, (3, 9), sequences=512, seed=0)
+    batches = [task.sample(256, (3, 9), seed=0, step=step) for step in range(2)]
+    even = [(batch.targets[batch.weight > 0] == 0).float().mean() for batch in batches]
+    assert found == pytest.approx(torch.stack(even).mean().item(), abs=1e-6)
 
 
 def test_horizon_and_scaled_accuracy() -> None:

@@ -1,0 +1,143 @@
+"""Finite groups by their multiplication tables. Element 0 is always the identity; x·y means x first, then y."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import permutations
+
+LARGEST = 5040  # S7: a table of 25 million entries is the most that makes sense
+
+Permutation = tuple[int, ...]  # the image of every point
+
+
+@dataclass(frozen=True)
+class Group:
+    """`names[g]` says what element g is: the images of the points, for a permutation group."""
+
+    name: str
+    names: tuple[str, ...]
+    table: tuple[tuple[int, ...], ...]
+    moved: tuple[int, ...]  # how many points each element moves in the permutation representation
+    generators: tuple[int, ...]
+
+    @property
+    def order(self) -> int:
+        return len(self.names)
+
+    def subset(self, kind: str) -> tuple[int, ...]:
+        """all · swaps: at most 2 points moved · upto3: at most 3 points moved · generators, with the identity."""
+        chosen = {
+            "all": lambda g: True,
+            "swaps": lambda g: self.moved[g] <= 2,
+            "upto3": lambda g: self.moved[g] <= 3,
+            "generators": lambda g: g == 0 or g in self.generators,
+        }
+        if kind not in chosen:
+            raise ValueError(f"subset {kind!r} is not known; there are {', '.join(chosen)}")
+        return tuple(g for g in range(self.order) if chosen[kind](g))
+
+
+@cache
+def group(name: str) -> Group:
+    """S5, A5, Z60, D4 (8 elements), Q8, and direct products such as Z2xZ3."""
+    factors = [_simple_group(part) for part in name.split("x")]
+    product = factors[0]
+    for factor in factors[1:]:
+        product = _direct_product(product, factor)
+    return product
+
+
+def _simple_group(name: str) -> Group:
+    match = re.fullmatch(r"([SAZD])([1-9]\d*)|(Q8)", name)
+    if match is None:
+        raise ValueError(f"group {name!r} is not known: write S5, A5, Z60, D4, Q8, or a product such as Z2xZ3")
+    if match[3]:
+        return _generated(name, _quaternion_generators())
+    family, n = match[1], int(match[2])
+    order = {"S": math.factorial(min(n, 20)), "A": math.factorial(min(n, 20)) // 2, "Z": n, "D": 2 * n}[family]
+    if order > LARGEST:
+        raise ValueError(f"group {name} has more than {LARGEST} elements: choose a smaller one")
+    if family == "S":
+        return _permutation_group(name, sorted(permutations(range(n))), _swaps_of_neighbours(n))
+    if family == "A":
+        even = [p for p in sorted(permutations(range(n))) if _is_even(p)]
+        return _permutation_group(name, even, [_cycle(n, 0, 1, k) for k in range(2, n)])
+    turn = tuple((point + 1) % n for point in range(n))
+    if family == "Z":
+        return _generated(name, [turn])
+    if n < 3:
+        raise ValueError(f"group {name}: a dihedral group needs a polygon of at least 3 corners")
+    return _generated(name, [turn, tuple(-point % n for point in range(n))])
+
+
+def _permutation_group(name: str, elements: Sequence[Permutation], generators: Sequence[Permutation]) -> Group:
+    number = {element: g for g, element in enumerate(elements)}  # the identity sorts first
+    table = tuple(tuple(number[_then(x, y)] for y in elements) for x in elements)
+    moved = tuple(sum(image != point for point, image in enumerate(element)) for element in elements)
+    names = tuple(" ".join(map(str, element)) for element in elements)
+    return Group(name, names, table, moved, tuple(number[generator] for generator in generators))
+
+
+def _generated(name: str, generators: Sequence[Permutation]) -> Group:
+    """All products of the generators, in the order of a breadth-first search: powers of a single generator come in order."""
+    identity = tuple(range(len(generators[0])))
+    found = [identity]
+    for element in found:  # grows while it is read
+        found += [new for g in generators if (new := _then(element, g)) not in found]
+    return _permutation_group(name, found, [g for g in generators if g != identity])
+
+
+def _direct_product(left: Group, right: Group) -> Group:
+    if left.order * right.order > LARGEST:
+        raise ValueError(f"group {left.name}x{right.name} has more than {LARGEST} elements: choose a smaller one")
+    pairs = [(x, y) for x in range(left.order) for y in range(right.order)]
+    number = {pair: g for g, pair in enumerate(pairs)}
+    table = tuple(tuple(number[left.table[a][c], right.table[b][d]] for c, d in pairs) for a, b in pairs)
+    generators = [number[x, 0] for x in left.generators] + [number[0, y] for y in right.generators]
+    return Group(
+        f"{left.name}x{right.name}",
+        tuple(f"{left.names[x]} | {right.names[y]}" for x, y in pairs),
+        table,
+        tuple(left.moved[x] + right.moved[y] for x, y in pairs),
+        tuple(generators),
+    )
+
+
+def _then(x: Permutation, y: Permutation) -> Permutation:
+    return tuple(y[image] for image in x)
+
+
+def _is_even(p: Permutation) -> bool:
+    return sum(p[i] > p[j] for j in range(len(p)) for i in range(j)) % 2 == 0
+
+
+def _cycle(n: int, *points: int) -> Permutation:
+    images = list(range(n))
+    for point, image in zip(points, (*points[1:], points[0]), strict=True):
+        images[point] = image
+    return tuple(images)
+
+
+def _swaps_of_neighbours(n: int) -> list[Permutation]:
+    return [_cycle(n, k, k + 1) for k in range(n - 1)]
+
+
+def _quaternion_generators() -> list[Permutation]:
+    """i and j acting from the right on 1, i, j, k, -1, -i, -j, -k."""
+    # unit · unit = (sign, unit), units numbered 1 i j k
+    products = [
+        [(1, 0), (1, 1), (1, 2), (1, 3)],
+        [(1, 1), (-1, 0), (1, 3), (-1, 2)],
+        [(1, 2), (-1, 3), (-1, 0), (1, 1)],
+        [(1, 3), (1, 2), (-1, 1), (-1, 0)],
+    ]
+
+    def times(unit: int) -> Permutation:
+        signed = [(sign * s, u) for sign in (1, -1) for s, u in (products[x][unit] for x in range(4))]
+        return tuple(u if s > 0 else u + 4 for s, u in signed)
+
+    return [times(1), times(2)]

@@ -1,0 +1,160 @@
+"""The named languages of the state-tracking literature, as minimal automata; no package is needed to build them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from eigentrack.automata.dfa import DFA, minimal
+
+
+@cache
+def language(name: str) -> DFA:
+    """The minimal DFA of a named language; `LANGUAGES` lists the names."""
+    if name not in LANGUAGES:
+        raise ValueError(f"language {name!r} is not known; there are {', '.join(LANGUAGES)}")
+    return minimal(LANGUAGES[name][1]())
+
+
+def _cycle(word: str, letters: str) -> DFA:
+    """(word)*: how far into the word we are; None once it went wrong."""
+
+    def step(place: int | None, letter: str) -> int | None:
+        return (place + 1) % len(word) if place is not None and word[place] == letter else None
+
+    return DFA.from_function(letters, 0, step, lambda place: place == 0)
+
+
+def _tomita3() -> DFA:
+    """No odd run of 1s is ever followed by an odd run of 0s: (run's letter, its parity, an odd run of 1s before it)."""
+
+    def step(state: tuple[str, int, bool], letter: str) -> tuple[str, int, bool]:
+        run, parity, after_odd = state
+        if run == "dead":
+            return state
+        if letter == run:
+            return run, 1 - parity, after_odd
+        if run == "0" and parity and after_odd:
+            return "dead", 0, False
+        return letter, 1, run == "1" and parity == 1
+
+    def accepts(state: tuple[str, int, bool]) -> bool:
+        run, parity, after_odd = state
+        return run != "dead" and not (run == "0" and parity == 1 and after_odd)
+
+    return DFA.from_function("01", ("0", 0, False), step, accepts)
+
+
+def _tomita4() -> DFA:
+    return DFA.from_function("01", 0, lambda run, x: run if run == 3 else (run + 1 if x == "0" else 0), lambda run: run < 3)
+
+
+def _tomita5() -> DFA:
+    return DFA.from_function("01", (0, 0), lambda s, x: (s[0] ^ (x == "0"), s[1] ^ (x == "1")), lambda s: s == (0, 0))
+
+
+def _tomita6() -> DFA:
+    return DFA.from_function("01", 0, lambda s, x: (s + (1 if x == "0" else -1)) % 3, lambda s: s == 0)
+
+
+def _tomita7() -> DFA:
+    """0*1*0*1*: which of the four runs we are in."""
+
+    def step(run: int, x: str) -> int:
+        return run if run == 4 or "0101"[run] == x else run + 1
+
+    return DFA.from_function("01", 0, step, lambda run: run < 4)
+
+
+def _bounded_dyck(kinds: int, depth: int) -> DFA:
+    """Well-bracketed words over `kinds` pairs, nested at most `depth` deep: the stack of open brackets, None once wrong."""
+    opens, closes = "([{<"[:kinds], ")]}>"[:kinds]
+
+    def step(stack: str | None, x: str) -> str | None:
+        if stack is None:
+            return None
+        if x in opens:
+            return stack + x if len(stack) < depth else None
+        return stack[:-1] if stack and opens.index(stack[-1]) == closes.index(x) else None
+
+    return DFA.from_function(opens + closes, "", step, lambda stack: stack == "")
+
+
+def _runs(word: str, at_least_one: bool) -> DFA:
+    """a*b*… or aa*bb*…: which run we are in, whether it has begun; None once wrong."""
+
+    def step(place: int | None, x: str) -> int | None:
+        if place is None:
+            return None
+        for target in (place, place + 1) if at_least_one else range(max(place, 0), len(word)):
+            if 0 <= target < len(word) and word[target] == x:
+                return target
+        return None
+
+    last = len(word) - 1
+    return DFA.from_function(word, -1, step, (lambda p: p == last) if at_least_one else (lambda p: p is not None))
+
+
+def _a_or_b_then_d_then_b_or_c() -> DFA:
+    def step(part: int | None, x: str) -> int | None:
+        if part == 0:
+            return {"a": 0, "b": 0, "d": 1}.get(x)
+        return 1 if part == 1 and x in "bc" else None
+
+    return DFA.from_function("abcd", 0, step, lambda part: part == 1)
+
+
+def _last_written() -> DFA:
+    """Flip-flop: letters set (1), reset (0) and ignore (i); is the last one written a 1?"""
+    return DFA.from_function("01i", 0, lambda bit, x: bit if x == "i" else int(x), lambda bit: bit == 1)
+
+
+def _resettable(modulus: int) -> DFA:
+    return DFA.from_function("1r", 0, lambda n, x: 0 if x == "r" else (n + 1) % modulus, lambda n: n == 0)
+
+
+def _even_pairs() -> DFA:
+    """First and last letter agree, which is to say that ab and ba occur an even number of times together."""
+    return DFA.from_function("ab", "", lambda ends, x: (ends or x)[0] + x, lambda ends: ends == "" or ends[0] == ends[-1])
+
+
+# name → (what it says, how to build it)
+LANGUAGES: dict[str, tuple[str, Callable[[], DFA]]] = {
+    "parity": ("an even number of 1s", lambda: DFA.from_function("01", 0, lambda n, x: n ^ (x == "1"), lambda n: n == 0)),
+    "even-pairs": ("first and last letter agree", _even_pairs),
+    "tomita1": ("1*", lambda: DFA.from_function("01", True, lambda ok, x: ok and x == "1", bool)),
+    "tomita2": ("(10)*", lambda: _cycle("10", "01")),
+    "tomita3": ("no odd run of 1s is ever followed by an odd run of 0s", _tomita3),
+    "tomita4": ("no 000", _tomita4),
+    "tomita5": ("an even number of 0s and an even number of 1s", _tomita5),
+    "tomita6": ("as many 0s as 1s modulo 3", _tomita6),
+    "tomita7": ("0*1*0*1*", _tomita7),
+    "aa": ("(aa)*", lambda: _cycle("aa", "a")),
+    "aaa": ("(aaa)*", lambda: _cycle("aaa", "a")),
+    "aaaa": ("(aaaa)*", lambda: _cycle("aaaa", "a")),
+    "abab": ("(abab)*", lambda: _cycle("abab", "ab")),
+    "d2": ("brackets nested at most 2 deep", lambda: _bounded_dyck(1, 2)),
+    "d3": ("brackets nested at most 3 deep", lambda: _bounded_dyck(1, 3)),
+    "d4": ("brackets nested at most 4 deep", lambda: _bounded_dyck(1, 4)),
+    "d12": ("brackets nested at most 12 deep", lambda: _bounded_dyck(1, 12)),
+    "dyck2-2": ("two kinds of brackets, at most 2 deep", lambda: _bounded_dyck(2, 2)),
+    "dyck2-3": ("two kinds of brackets, at most 3 deep", lambda: _bounded_dyck(2, 3)),
+    "a-or-b-then-d": ("{a,b}* d {b,c}*", _a_or_b_then_d_then_b_or_c),
+    "abcde": ("aa* bb* cc* dd* ee*", lambda: _runs("abcde", at_least_one=True)),
+    "a-then-b": ("a* b*", lambda: _runs("ab", at_least_one=False)),
+    "zero-then-twos": (
+        "{0,1,2}* 0 2*",
+        lambda: DFA.from_function("012", 0, lambda s, x: s if x == "2" else int(x == "0"), bool),
+    ),
+    "flip-flop": ("the last bit written is a 1", _last_written),
+    "resettable-parity": ("an even number of 1s since the last reset", lambda: _resettable(2)),
+    "resettable-mod3": ("a multiple of 3 of 1s since the last reset", lambda: _resettable(3)),
+    "contains-ab": (
+        "ab occurs",
+        lambda: DFA.from_function("ab", "", lambda s, x: s if s == "!" else ("!" if s + x == "ab" else x), lambda s: s == "!"),
+    ),
+    "cycle5": (
+        "a walk on five places ends where it began",
+        lambda: DFA.from_function("0+-", 0, lambda p, x: (p + {"0": 0, "+": 1, "-": -1}[x]) % 5, lambda p: p == 0),
+    ),
+}

@@ -1,0 +1,51 @@
+"""The tasks by name, and how to build one from a name and options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from eigentrack.tasks.counter_languages import CounterLanguage
+from eigentrack.tasks.modular_arithmetic import ModularArithmetic
+from eigentrack.tasks.modular_arithmetic_brackets import ModularArithmeticWithBrackets
+from eigentrack.tasks.recall import AssociativeRecall
+from eigentrack.tasks.task import Task
+from eigentrack.tasks.tracking import cycle_navigation, flip_flop, parity, recognition, state_prediction, word_problem
+
+TASKS: dict[str, Callable[..., Task]] = {
+    "parity": parity,
+    "cycle-navigation": cycle_navigation,
+    "modular-arithmetic": ModularArithmetic,
+    "modular-arithmetic-brackets": ModularArithmeticWithBrackets,
+    "group": word_problem,
+    "language": recognition,
+    "language-state": state_prediction,
+    "flip-flop": flip_flop,
+    "counter-language": CounterLanguage,
+    "recall": AssociativeRecall,
+}
+
+
+def make_task(name: str, options: dict[str, Any] | None = None) -> Task:
+    if name not in TASKS:
+        raise ValueError(f"task {name!r} is not known; there are {', '.join(TASKS)}")
+    accepted, given = task_options(name), options or {}
+    if unknown := sorted(set(given) - set(accepted)):
+        raise ValueError(f"task {name!r} has no option {unknown[0]!r}; it takes {', '.join(accepted) or 'none'}")
+    missing = [option for option, default in accepted.items() if default is inspect.Parameter.empty and option not in given]
+    if missing:
+        raise ValueError(f"task {name!r} needs the option {missing[0]!r}")
+    return TASKS[name](**given)
+
+
+def task_options(name: str) -> dict[str, Any]:
+    """The options of a task and their defaults (`inspect.Parameter.empty` where there is none)."""
+    return {option: parameter.default for option, parameter in inspect.signature(TASKS[name]).parameters.items()}
+
+
+def describe(name: str) -> str:
+    """What the task asks, in one line."""
+    maker = TASKS[name]
+    text = maker.description if isinstance(maker, type) and issubclass(maker, Task) else inspect.getdoc(maker) or ""
+    return text.split("\n")[0]

@@ -1,0 +1,199 @@
+"""State-tracking tasks: read letters, name the state of an automaton after each of them.
+
+With k tokens a letter, only every k-th token is a letter, the others are fillers, and the answer that takes a letter into
+account is due k-1 tokens after it: the target at token p counts the first ⌊(p+1)/k⌋ letters.
+
+B sequences  T time  Q states  A letters
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from eigentrack.automata import DFA, group, language
+from eigentrack.tasks.counter_random import random_integers
+from eigentrack.tasks.task import Batch, Task, check_lengths
+
+_SCALE = 2**31
+
+
+@dataclass(frozen=True)
+class TrackingTask(Task):
+    """`transitions[state][letter]` and the answer `outputs[state]`.
+
+    Letters are drawn with the given `shares` (alike when left out). With `escape` below 1, only that part of them is drawn
+    freely; the others among the letters that lead to a state in `live`, so that long words stay in a language.
+    """
+
+    description: ClassVar[str] = "name the state of an automaton after every letter"
+
+    transitions: tuple[tuple[int, ...], ...]
+    outputs: tuple[int, ...]
+    start: int = 0
+    shares: tuple[float, ...] | None = None
+    live: frozenset[int] | None = None
+    escape: float = 1.0
+    last_weight: float = 0.0  # of the loss, on the last token alone; the rest falls on all tokens alike
+    tokens_per_letter: int = 1
+    begin_token: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.outputs) != len(self.transitions):
+            raise ValueError(f"{len(self.outputs)} outputs for {len(self.transitions)} states")
+        for name in ("last_weight", "escape"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
+        if self.tokens_per_letter < 1:
+            raise ValueError(f"tokens_per_letter={self.tokens_per_letter} must be at least 1")
+        if self.shares is not None and (len(self.shares) != self.letters or min(self.shares) < 0 or sum(self.shares) <= 0):
+            raise ValueError(f"shares={self.shares} must be {self.letters} numbers of at least 0, not all 0")
+
+    @property
+    def letters(self) -> int:
+        return len(self.transitions[0])
+
+    @property
+    def filler(self) -> int:
+        return self.letters
+
+    @property
+    def begin(self) -> int:
+        return self.letters + (self.tokens_per_letter > 1)
+
+    @property
+    def padding(self) -> int:
+        return self.begin + self.begin_token
+
+    @property
+    def vocab_size(self) -> int:
+        return self.padding + 1
+
+    @property
+    def classes(self) -> int:
+        return max(self.outputs) + 1
+
+    def sample(
+        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int, device: torch.device | str = "cpu"
+    ) -> Batch:
+        """Lengths count the tokens after the begin token."""
+        check_lengths(lengths)
+        shortest, longest = lengths
+        length = shortest + random_integers(longest - shortest + 1, (batch, 1), seed=seed, step=step, device=device)
+        start = torch.full((batch,), self.start, device=device)
+        tokens, states, _ = self._draw(start, longest, seed, step)
+        if self.begin_token:
+            tokens = torch.cat([torch.full_like(tokens[:, :1], self.begin), tokens], 1)
+            states = torch.cat([start[:, None], states], 1)
+            length = length + 1
+        position = torch.arange(tokens.shape[1], device=device)
+        is_token, is_last = position < length, position == length - 1
+        weight = (1 - self.last_weight) * is_token / length + self.last_weight * is_last
+        return Batch(torch.where(is_token, tokens, self.padding), self._answers(states), weight)
+
+    def stream(
+        self, batch: int, longest: int, *, piece: int, seed: int, device: torch.device | str = "cpu"
+    ) -> Iterator[tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]]:
+        """Tokens and answers of `batch` long sequences, piece by piece; a begin token is a piece of its own."""
+        state = torch.full((batch,), self.start, device=device)
+        if self.begin_token:
+            yield torch.full((batch, 1), self.begin, device=device), self._answers(state[:, None])
+        piece += -piece % self.tokens_per_letter  # a piece ends with an answer that is due
+        for step, first in enumerate(range(0, longest, piece)):
+            tokens, states, state = self._draw(state, min(piece, longest - first), seed, step)
+            yield tokens, self._answers(states)
+
+    def _answers(self, states: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+        return torch.tensor(self.outputs, device=states.device)[states]
+
+    def _draw(
+        self, state: Int[Tensor, " B"], time: int, seed: int, step: int
+    ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"], Int[Tensor, " B"]]:
+        """Tokens, the state that each target tells, and the state after the last letter."""
+        batch, device, k = len(state), state.device, self.tokens_per_letter
+        count = -(-time // k)
+        draws = (batch, count)
+        free = random_integers(_SCALE, draws, seed=seed, step=step, stream=1, device=device)
+        letter = torch.bucketize(free, self._thresholds.to(device), right=True)
+        escapes = random_integers(_SCALE, draws, seed=seed, step=step, stream=2, device=device) < int(self.escape * _SCALE)
+        table = torch.tensor(self.transitions, device=device)
+        choices, choice_count = (x.to(device) for x in self._live_letters)
+        states = [state]
+        for t in range(count):
+            if self.escape < 1:
+                kept = choices[state, free[:, t] * choice_count[state] >> 31]
+                letter[:, t] = torch.where(escapes[:, t], letter[:, t], kept)
+            state = table[state, letter[:, t]]
+            states.append(state)
+        counted = (torch.arange(time, device=device) + 1) // k  # letters that the answer at each token takes into account
+        tokens = torch.full((batch, count, k), self.filler, device=device)
+        tokens[:, :, 0] = letter
+        return tokens.flatten(1)[:, :time], torch.stack(states, 1)[:, counted], state
+
+    @cached_property
+    def _thresholds(self) -> Int[Tensor, " A_minus_1"]:
+        """Where the numbers below 2³¹ change letter."""
+        shares = torch.ones(self.letters, dtype=torch.float64) if self.shares is None else torch.tensor(self.shares).double()
+        return (shares.cumsum(0) / shares.sum() * _SCALE).round().long()[:-1]
+
+    @cached_property
+    def _live_letters(self) -> tuple[Int[Tensor, "Q A"], Int[Tensor, " Q"]]:
+        """For every state the letters that lead to a live state (all, if none does), and how many there are."""
+        live = range(len(self.transitions)) if self.live is None else self.live
+        rows = [[a for a, target in enumerate(row) if target in live] or list(range(self.letters)) for row in self.transitions]
+        padded = [row + row[:1] * (self.letters - len(row)) for row in rows]
+        return torch.tensor(padded), torch.tensor([len(row) for row in rows])
+
+
+def parity(last_weight: float = 0.5) -> TrackingTask:
+    """Is the number of ones so far odd?"""
+    return TrackingTask(((0, 1), (1, 0)), (0, 1), last_weight=last_weight)
+
+
+def cycle_navigation(places: int = 5, last_weight: float = 0.0) -> TrackingTask:
+    """Stay, one on, one back on a cycle of places: where are we?"""
+    if places < 2:
+        raise ValueError(f"places={places} must be at least 2")
+    rows = tuple((p, (p + 1) % places, (p - 1) % places) for p in range(places))
+    return TrackingTask(rows, tuple(range(places)), last_weight=last_weight)
+
+
+def word_problem(name: str = "S5", inputs: str = "all", tokens_per_letter: int = 1, begin_token: bool = True) -> TrackingTask:
+    """The product of the group elements so far. Letter i is the i-th of the inputs; answers are elements, 0 the identity."""
+    chosen = group(name)
+    subset = chosen.subset(inputs)
+    rows = tuple(tuple(row[g] for g in subset) for row in chosen.table)
+    outputs = tuple(range(chosen.order))
+    return TrackingTask(rows, outputs, tokens_per_letter=tokens_per_letter, begin_token=begin_token)
+
+
+def recognition(name: str = "tomita3", escape: float = 0.1, last_weight: float = 0.0) -> TrackingTask:
+    """After every letter of a named language: is the word so far in it?"""
+    return dfa_recognition(language(name), escape, last_weight)
+
+
+def dfa_recognition(dfa: DFA, escape: float = 0.1, last_weight: float = 0.0) -> TrackingTask:
+    outputs = tuple(int(state in dfa.accepting) for state in range(dfa.states))
+    return TrackingTask(dfa.transitions, outputs, dfa.start, live=dfa.live_states(), escape=escape, last_weight=last_weight)
+
+
+def state_prediction(name: str = "tomita3", escape: float = 0.1, last_weight: float = 0.0) -> TrackingTask:
+    """After every letter of a named language: which state is its minimal automaton in?"""
+    dfa = language(name)
+    outputs = tuple(range(dfa.states))
+    return TrackingTask(dfa.transitions, outputs, dfa.start, live=dfa.live_states(), escape=escape, last_weight=last_weight)
+
+
+def flip_flop(ignore: float = 0.8) -> TrackingTask:
+    """The last bit written, through a share of `ignore` letters: 0.98 is the sparse test set, 0.1 the dense one."""
+    if not 0 <= ignore < 1:
+        raise ValueError(f"ignore={ignore} must be at least 0 and below 1")
+    dfa = language("flip-flop")
+    write = (1 - ignore) / 2
+    return TrackingTask(dfa.transitions, (0, 1), dfa.start, shares=(write, write, ignore))

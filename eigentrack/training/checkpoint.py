@@ -1,0 +1,75 @@
+"""Checkpoints: one safetensors file each, written atomically; model, optimiser, step and random state.
+
+The schedule and the batches are functions of the step, so nothing else is needed to go on bit by bit.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from eigentrack.models import SequenceModel
+from eigentrack.models.storage import write_atomically
+
+KEPT = 2  # the last one, and one to fall back on
+
+
+def save_checkpoint(folder: Path, model: SequenceModel, optimizer: torch.optim.Optimizer, step: int) -> None:
+    """`step` steps are done. Older checkpoints beyond the last two are removed once the new one is in place."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    if model.config.tie_embeddings:
+        del tensors["model.head.weight"]  # it is the embedding
+    for number, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
+    tensors["random"] = torch.get_rng_state()
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(_path(folder, step), lambda path: save_file(plain, path, metadata={"step": json.dumps(step)}))
+    for old in checkpoints(folder)[:-KEPT]:
+        old.unlink()
+
+
+def load_checkpoint(folder: Path, model: SequenceModel, optimizer: torch.optim.Optimizer) -> tuple[int, list[str]]:
+    """Restores the newest checkpoint that can be read: its step (0 without any), and a line on each that could not."""
+    troubles = []
+    for path in reversed(checkpoints(folder)):
+        try:
+            step, tensors = _read(path)
+            _restore(tensors, model, optimizer)
+        except (SafetensorError, OSError, KeyError, ValueError, RuntimeError) as error:
+            reason = str(error).split("\n")[0]
+            troubles.append(f"{path.name} cannot be used ({reason}); falling back to the one before")
+            continue
+        return step, troubles
+    return 0, troubles
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Oldest first."""
+    return sorted(folder.glob("step-*.safetensors"))
+
+
+def _path(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:09d}.safetensors"
+
+
+def _read(path: Path) -> tuple[int, dict[str, Tensor]]:
+    with safe_open(path, framework="pt") as file:
+        return int(json.loads(file.metadata()["step"])), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def _restore(tensors: dict[str, Tensor], model: SequenceModel, optimizer: torch.optim.Optimizer) -> None:
+    weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith("optimizer."):
+            _, number, entry = name.split(".", 2)
+            state.setdefault(int(number), {})[entry] = value
+    model.load_state_dict(weights, strict=not model.config.tie_embeddings)
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    torch.set_rng_state(tensors["random"])

@@ -1,0 +1,171 @@
+"""A run can be killed at any moment and ends with the same bits; damaged checkpoints are passed over and named."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from eigentrack.models import load_model
+from eigentrack.training.checkpoint import checkpoints
+from eigentrack.training.config import TrainingConfig
+from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, MODEL, RunConfig, load_run, run_training
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CONFIG = RunConfig(
+    task="parity",
+    model={"d_model": 8, "layers": 1, "mixer": "deltanet", "mixer_options": {"heads": 2, "conv": 0}},
+    training=TrainingConfig(steps=40, batch=8, lengths=(3, 9), warmup=5),
+    validate_every=16,
+    checkpoint_every=7,
+)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_model(folder / MODEL).state_dict()
+
+
+def assert_same_run(first: Path, second: Path) -> None:
+    assert (first / METRICS_FILE).read_text() == (second / METRICS_FILE).read_text()
+    ours, theirs = weights(first), weights(second)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stop_at", [1, 7, 8, 20, 39])
+def test_an_interrupted_run_ends_with_the_same_bits(tmp_path: Path, stop_at: int) -> None:
+    run_training(CONFIG, tmp_path / "whole")
+
+    def interrupt(step: int, _: dict[str, float]) -> None:
+        if step == stop_at:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run_training(CONFIG, tmp_path / "broken", report=interrupt)
+    run_training(CONFIG, tmp_path / "broken", resume=True)
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+    lines = (tmp_path / "whole" / METRICS_FILE).read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == list(range(1, 41))
+
+
+def test_a_run_killed_with_sigkill_resumes_bit_by_bit(tmp_path: Path) -> None:
+    config = replace(CONFIG, training=replace(CONFIG.training, steps=300), stop_when_solved=False, checkpoint_every=3)
+    run_training(config, tmp_path / "whole")
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
+    command = [sys.executable, "-m", "eigentrack", "train", "--config", str(tmp_path / "config.json")]
+    command += ["--out", str(tmp_path / "killed"), "--resume"]
+    environment, folder, kills = {**os.environ, "OMP_NUM_THREADS": "1"}, tmp_path / "killed" / CHECKPOINTS, 0
+    for patience in (0.1, 0.3):
+        before = checkpoints(folder)[-1:]
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and checkpoints(folder)[-1:] == before:
+            time.sleep(0.01)
+        time.sleep(patience)
+        kills += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert kills >= 1
+    run_training(config, tmp_path / "killed", resume=True)
+    assert_same_run(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_named(tmp_path: Path) -> None:
+    run_training(CONFIG, tmp_path / "whole")
+    run_training(CONFIG, tmp_path / "run")
+    newest = checkpoints(tmp_path / "run" / CHECKPOINTS)[-1]
+    newest.write_bytes(newest.read_bytes()[:100])
+    said: list[str] = []
+    run_training(CONFIG, tmp_path / "run", resume=True, say=said.append)
+    assert len(said) == 1
+    assert newest.name in said[0]
+    assert "falling back to the one before" in said[0]
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_full_disk_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from eigentrack.training import run
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run, "save_checkpoint", full)
+    said: list[str] = []
+    result = run_training(CONFIG, tmp_path / "run", say=said.append)
+    assert result.steps == 40
+    assert len(said) == 6
+    assert "the checkpoint of step 7 could not be written ([Errno 28] No space left on device)" in said[0]
+
+
+def test_the_head_holds_every_answer(tmp_path: Path) -> None:
+    """A word problem over few generators has more answers than tokens."""
+    options = {"name": "A5", "inputs": "generators"}
+    config = replace(CONFIG, task="group", task_options=options, training=replace(CONFIG.training, steps=5))
+    assert config.build_task().classes == 60 > config.build_task().vocab_size
+    assert config.build_model_config().vocab_size == 60
+    assert run_training(config, tmp_path).steps == 5
+
+
+def test_two_checkpoints_are_kept(tmp_path: Path) -> None:
+    run_training(CONFIG, tmp_path)
+    assert [path.name for path in checkpoints(tmp_path / CHECKPOINTS)] == [
+        "step-000000035.safetensors",
+        "step-000000040.safetensors",
+    ]
+    assert load_run(tmp_path) == CONFIG
+
+
+def test_it_stops_when_solved(tmp_path: Path) -> None:
+    training = TrainingConfig(steps=2000, batch=64, lengths=(3, 12), learning_rate=1e-2)
+    model = {"d_model": 16, "layers": 1, "mixer": "deltanet", "mixer_options": {"heads": 2, "conv": 0}}
+    config = RunConfig(task="parity", model=model, training=training, validate_every=20, checkpoint_every=50)
+    result = run_training(config, tmp_path)
+    assert result.solved
+    assert result.steps < 1000
+    again = run_training(config, tmp_path, resume=True)
+    assert again == result
+
+
+def test_a_diverging_loss_stops_with_the_step(tmp_path: Path) -> None:
+    model = {**CONFIG.model, "mixer": "dense", "mixer_options": {"state_size": 8, "eigenvalues": None}}
+    training = replace(CONFIG.training, learning_rate=1e6, warmup=0, clip=1e9, steps=200)
+    with pytest.raises(ValueError, match=r"the loss is nan at step \d+: lower the learning rate \(1e\+06\)"):
+        run_training(replace(CONFIG, model=model, training=training), tmp_path)
+
+
+def test_folders_in_use_are_named(tmp_path: Path) -> None:
+    run_training(CONFIG, tmp_path / "run")
+    with pytest.raises(ValueError, match="already holds a run: add --resume"):
+        run_training(CONFIG, tmp_path / "run")
+    with pytest.raises(ValueError, match="holds a run with another configuration"):
+        run_training(replace(CONFIG, validate_every=3), tmp_path / "run", resume=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is a file: name a folder"):
+        run_training(CONFIG, tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": "pairty"}, "task 'pairty' is not known; there are parity"),
+        ({"task_options": {"size": 3}}, "task 'parity' has no option 'size'; it takes last_weight"),
+        ({"model": {"width": 3}}, "unknown configuration entry 'width'"),
+        ({"training": {"steps": 3}}, "the training configuration needs 'batch'"),
+        ({"training": {"steps": 3, "batch": 2, "lengths": [1, 2], "speed": 1}}, "unknown training entry 'speed'"),
+        ({"validate_every": 0}, "validate_every=0 must be at least 1"),
+        ({"depth": 1}, "unknown run entry 'depth'"),
+    ],
+)
+def test_bad_entries_are_named(change: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RunConfig.from_json({**CONFIG.to_json(), **change})
