@@ -25,6 +25,7 @@ lint: $(VENV)/dev.stamp  ## format, lint, types, and the direction of imports
 
 bench: $(VENV)/dev.stamp  ## ratios against the peers, on this CPU
 	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python benchmarks/tasks.py
 
 setup: $(VENV)/dev.stamp  ## everything for development, with the commit hooks
 	$(BIN)/pre-commit install

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.unit_keys import unit
@@ -62,7 +63,7 @@ class DeltaNet(LinearMixer):
             self.gate_log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
             self.gate_bias = nn.Parameter(initial_time_step_bias(heads))
         self.output_gate_proj = nn.Linear(d_model, heads * value_dim, bias=False) if output_gate else None
-        self.norm = nn.RMSNorm(value_dim, eps=norm_eps)
+        self.norm = RMSNorm(value_dim, eps=norm_eps)
         self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
 
     def _mix(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive
@@ -53,7 +54,7 @@ class GLA(LinearMixer):
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.gate_proj = nn.Sequential(nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, heads * key_dim))
         self.output_gate_proj = nn.Linear(d_model, heads * value_dim, bias=False)
-        self.norm = nn.RMSNorm(value_dim, eps=norm_eps)
+        self.norm = RMSNorm(value_dim, eps=norm_eps)
         self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
 
     def _mix(

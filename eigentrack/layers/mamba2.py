@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.unit_keys import unit
@@ -53,7 +54,7 @@ class Mamba2(LinearMixer):
         self.dt_bias = nn.Parameter(initial_time_step_bias(heads))
         self.log_rate = nn.Parameter(torch.arange(1.0, heads + 1).log())  # A = -exp(log_rate)
         self.skip = nn.Parameter(torch.ones(heads))
-        self.norm = nn.RMSNorm(channels, eps=norm_eps)
+        self.norm = RMSNorm(channels, eps=norm_eps)
         self.out_proj = nn.Linear(channels, d_model, bias=False)
 
     def _mix(

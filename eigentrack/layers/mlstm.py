@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width
@@ -50,7 +51,7 @@ class MLSTM(LinearMixer):
         nn.init.zeros_(self.input_gate_proj.bias)
         self.forget_gate_proj.bias.data = torch.linspace(3.0, 6.0, heads)  # starts with long memories
         self.output_gate_proj = nn.Linear(d_model, d_model, bias=False)
-        self.norm = nn.RMSNorm(width, eps=norm_eps)
+        self.norm = RMSNorm(width, eps=norm_eps)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
 
     def initial_state(self, sequences: int) -> MixerState:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from eigentrack.layers.mixer import Mixer, MixerState
+from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.recurrent_gates import RecurrentGates
 from eigentrack.layers.validation import head_width
 from eigentrack.recurrence import slstm
@@ -20,7 +21,7 @@ class SLSTM(Mixer):
         super().__init__(d_model, backend)
         self.heads, self.width = heads, head_width(d_model, heads)
         self.gates = RecurrentGates(d_model, heads)
-        self.norm = nn.RMSNorm(self.width, eps=norm_eps)
+        self.norm = RMSNorm(self.width, eps=norm_eps)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
 
     def initial_state(self, sequences: int) -> MixerState:

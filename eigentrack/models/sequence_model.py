@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eigentrack.layers import MixerState
+from eigentrack.layers.norm import RMSNorm
 from eigentrack.models.config import ModelConfig
 
 
@@ -48,9 +49,9 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         width = 2 * config.d_model if config.mlp_width is None else config.mlp_width
-        self.mixer_norm = nn.RMSNorm(config.d_model, eps=config.norm_eps)
+        self.mixer_norm = RMSNorm(config.d_model, eps=config.norm_eps)
         self.mixer = config.build_mixer(layer)
-        self.mlp_norm = nn.RMSNorm(config.d_model, eps=config.norm_eps) if width else None
+        self.mlp_norm = RMSNorm(config.d_model, eps=config.norm_eps) if width else None
         self.mlp = GatedMLP(config.d_model, width) if width else None
 
     def forward(
@@ -75,7 +76,7 @@ class SequenceModel(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
-        self.norm = nn.RMSNorm(config.d_model, eps=config.norm_eps)
+        self.norm = RMSNorm(config.d_model, eps=config.norm_eps)
         self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
         if config.tie_embeddings:

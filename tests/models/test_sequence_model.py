@@ -88,3 +88,19 @@ def test_bad_calls_are_named() -> None:
         model.generate(tokens, 1, temperature=-1.0)
     with pytest.raises(ValueError, match="top_k=9 must lie between 1 and vocab_size=7"):
         model.generate(tokens, 1, top_k=9)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_training_under_autocast(mixer: str) -> None:
+    """bfloat16 autocast over float32 weights: finite gradients for every parameter, memories in float32."""
+    model = small_model(mixer).float()
+    tokens = torch.randint(7, (2, 70))
+    with torch.autocast(tokens.device.type, dtype=torch.bfloat16):
+        logits, state = model(tokens)
+        loss = torch.nn.functional.cross_entropy(logits.mT, tokens)
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
+    if mixer != "attention":
+        assert all(layer.memory[0].dtype == torch.float32 for layer in state.layers)
+    exact, _ = model(tokens)
+    assert (logits.float() - exact).norm() / exact.norm() < 0.1
