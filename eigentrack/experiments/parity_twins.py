@@ -112,7 +112,7 @@ def to_json(outcomes: list[Outcome]) -> dict[str, Any]:
         "test_lengths": list(TEST_LENGTHS),
         "claim_holds": claim_holds(outcomes),
         "provenance": provenance(),
-        "outcomes": [
+        "results": [
             {
                 "layer": outcome.twin.label,
                 "eigenvalues": [outcome.twin.model.eigenvalues.low, outcome.twin.model.eigenvalues.high],
@@ -120,8 +120,8 @@ def to_json(outcomes: list[Outcome]) -> dict[str, Any]:
                 "batch": outcome.twin.training.batch,
                 "seed": outcome.twin.training.seed,
                 "seconds": round(outcome.seconds, 2),
-                "scaled_accuracy_train_lengths": outcome.at_training_lengths,
-                "scaled_accuracy_test_lengths": outcome.at_test_lengths,
+                "scaled_accuracy": outcome.at_test_lengths,
+                "scaled_accuracy_at_training_lengths": outcome.at_training_lengths,
                 "horizon": outcome.horizon,
                 "longest_tested": LONGEST,
                 "accuracy_by_length": [round(value, 4) for value in outcome.accuracy],
@@ -134,7 +134,7 @@ def to_json(outcomes: list[Outcome]) -> dict[str, Any]:
 def write_report(outcomes: list[Outcome], folder: Path) -> tuple[Path, Path]:
     """The JSON and the plot."""
     folder.mkdir(parents=True, exist_ok=True)
-    numbers, picture = folder / "parity_twins.json", folder / "parity_twins.png"
+    numbers, picture = folder / "figure1.json", folder / "figure1.png"
     text = json.dumps(to_json(outcomes), indent=2) + "\n"
     write_atomically(numbers, lambda path: Path(path).write_text(text))
     write_atomically(picture, lambda path: plot(outcomes, path))

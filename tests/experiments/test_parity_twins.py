@@ -38,7 +38,8 @@ def test_the_report_says_where_it_comes_from(tmp_path: Path) -> None:
     numbers, picture = write_report([result, outcome(NARROW, 0.5)], tmp_path / "new" / "folder")
     report = json.loads(numbers.read_text())
     assert set(report["provenance"]) == {"command", "commit", "date", "hardware", "versions"}
-    assert report["outcomes"][0]["steps"] == 2
+    assert report["results"][0]["steps"] == 2
+    assert report["results"][1]["scaled_accuracy"] == pytest.approx(0.0)
     assert report["claim_holds"] is False
     assert picture.read_bytes()[:4] == b"\x89PNG"
 
