@@ -47,7 +47,7 @@ def main() -> None:
     for row in rows:
         print(row["line"])
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"benchmark": "cpu", "rounds": rounds, "provenance": provenance(), "rows": rows}, indent=2) + "\n"
+    text = json.dumps({"benchmark": "cpu", "provenance": provenance(), "rows": rows}, indent=2) + "\n"
     write_atomically(arguments.out, lambda path: Path(path).write_text(text))
     print(f"written: {arguments.out}")
 
@@ -64,11 +64,12 @@ def alternate(rounds: int, **contenders: Run) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def ratio_row(title: str, times: dict[str, float], ours: str) -> dict[str, Any]:
+def ratio_row(title: str, rounds: int, times: dict[str, float], ours: str) -> dict[str, Any]:
     ratios = {name: value / times[ours] for name, value in times.items() if name != ours}
     said = ", ".join(f"{ratio:.1f}x {name}" for name, ratio in ratios.items())
     measured = ", ".join(f"{name} {value:.0f} ms" for name, value in times.items())
-    return {"title": title, "milliseconds": times, "ratios": ratios, "line": f"{title}: {ours} is {said}  ({measured})"}
+    line = f"{title}: {ours} is {said}  ({measured}; medians of {rounds})"
+    return {"title": title, "rounds": rounds, "milliseconds": times, "ratios": ratios, "line": line}
 
 
 def fresh(*shape: int) -> Tensor:
@@ -101,7 +102,7 @@ def delta_rule_row(rounds: int, time_steps: int) -> dict[str, Any]:
         return run
 
     times = alternate(rounds, chunked=ours("chunked"), reference=ours("reference"))
-    return ratio_row(f"delta rule, forward+backward, B4 T{time_steps} H4 K64 V64", times, "chunked")
+    return ratio_row(f"delta rule, forward+backward, B4 T{time_steps} H4 K64 V64", rounds, times, "chunked")
 
 
 def gated_delta_rule_row(rounds: int, time_steps: int) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def gated_delta_rule_row(rounds: int, time_steps: int) -> dict[str, Any]:
         torch.autograd.grad(y.sum() + state.sum(), [*inputs, log_gate])
 
     times = alternate(rounds, chunked=ours(), **{"chunked with gate": ours(gate), "transformers' chunk form": theirs})
-    return ratio_row(f"delta rule, forward+backward, B4 T{time_steps} H4 K64 V64", times, "chunked")
+    return ratio_row(f"delta rule, forward+backward, B4 T{time_steps} H4 K64 V64", rounds, times, "chunked")
 
 
 def scan_inputs(time_steps: int) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -156,7 +157,7 @@ def scan_contenders(passes: str, time_steps: int) -> dict[str, Run]:
 
 def selective_scan_row(passes: str, rounds: int, time_steps: int) -> dict[str, Any]:
     times = alternate(rounds, **scan_contenders(passes, time_steps))
-    return ratio_row(f"selective scan, {passes}, B4 T{time_steps} D512 N16", times, "chunked")
+    return ratio_row(f"selective scan, {passes}, B4 T{time_steps} D512 N16", rounds, times, "chunked")
 
 
 def peak_mebibytes(run: Run) -> float:
@@ -223,7 +224,7 @@ def growth_rows(rounds: int, lengths: list[int]) -> list[dict[str, Any]]:
         per_token = {length: value * 1e3 / int(length) for length, value in times.items()}
         said = ", ".join(f"T{length} {value:.1f}" for length, value in per_token.items())
         title = f"{name}, microseconds a token of forward+backward"
-        rows.append({"title": title, "microseconds_a_token": per_token, "line": f"{title}: {said}"})
+        rows.append({"title": title, "rounds": rounds, "microseconds_a_token": per_token, "line": f"{title}: {said}"})
     return rows
 
 

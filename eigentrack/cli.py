@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -39,7 +40,7 @@ def main() -> None:
     except (ValueError, OSError) as error:
         if os.environ.get("EIGENTRACK_TRACE"):
             raise
-        err.print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        err.print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
 
 
@@ -64,6 +65,7 @@ def demo(
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file: name a folder")
+    folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     from eigentrack.experiments import parity_twins
 
     cells = parity_twins.twins(seed)
@@ -83,7 +85,7 @@ def demo(
         out.print_json(json.dumps(parity_twins.to_json(outcomes)))
     else:
         _print_parity_table(outcomes)
-        out.print(f"\nplot: {picture}\nnumbers: {numbers}", highlight=False)
+        out.print(f"\nplot: {picture}\nnumbers: {numbers}", markup=False, highlight=False)
     if not parity_twins.claim_holds(outcomes):
         err.print("the claim did not hold with this seed: a wide twin failed, or a narrow one did better than guess")
         raise typer.Exit(1)
@@ -122,13 +124,14 @@ def layers(as_json: AsJson = False) -> None:
     Example: eigentrack layers --json
     """
     from eigentrack.layers import MIXERS, LinearMixer
+    from eigentrack.options import accepted_options
 
     rows = [
         {
             "name": name,
             "equation": (inspect.getdoc(sys.modules[mixer.__module__]) or "").split("\n")[0],
             "takes_eigenvalues": issubclass(mixer, LinearMixer),
-            "options": ", ".join(option for option in inspect.signature(mixer).parameters if option != "d_model"),
+            "options": ", ".join(accepted_options(mixer, without=("d_model",))),
         }
         for name, mixer in MIXERS.items()
     ]
@@ -149,14 +152,15 @@ def tasks(as_json: AsJson = False) -> None:
     Example: eigentrack tasks --json
     """
     from eigentrack.automata import LANGUAGES
-    from eigentrack.tasks.registry import TASKS, describe, task_options
+    from eigentrack.options import accepted_options
+    from eigentrack.tasks.registry import TASKS, describe
 
-    rows = [{"name": name, "asks": describe(name), "options": ", ".join(task_options(name))} for name in TASKS]
+    rows = [{"name": name, "asks": describe(name), "options": ", ".join(accepted_options(TASKS[name]))} for name in TASKS]
     if as_json:
         out.print_json(json.dumps({"tasks": rows, "languages": {name: what for name, (what, _) in LANGUAGES.items()}}))
         return
     for row in rows:
-        out.print(f"[bold]{row['name']}[/bold]  {row['asks']}", highlight=False)
+        out.print(f"[bold]{row['name']}[/bold]  {escape(row['asks'])}", highlight=False)
         out.print(f"  options: {row['options'] or 'none'}", markup=False, highlight=False)
     out.print("\n[bold]languages[/bold] (option name of language and language-state)", highlight=False)
     for name, (what, _) in LANGUAGES.items():
@@ -165,6 +169,7 @@ def tasks(as_json: AsJson = False) -> None:
 
 @app.command()
 def train(
+    context: typer.Context,
     folder: Annotated[Path, typer.Option("--out", help="The run's folder: metrics, checkpoints and the model.")],
     config: Annotated[Path | None, typer.Option(help="A run.json of another run, instead of the options below.")] = None,
     task: Annotated[str, typer.Option(help="One of `eigentrack tasks`.")] = "parity",
@@ -188,12 +193,13 @@ def train(
     Example: eigentrack train --task group --task-option name=S3 --layer deltanet --eigenvalues -1,1 --out runs/s3
     """
     from eigentrack.spectrum import EigenRange
-    from eigentrack.training.run import RunConfig, load_run_file, run_training
+    from eigentrack.training.run import RUN_FILE, RunConfig, load_run_file, run_training
 
-    if config is not None:
-        run_config = load_run_file(config)
-    elif resume and (folder / "run.json").exists():
-        run_config = load_run_file(folder / "run.json")
+    _check_device(device)
+    stored = config or (folder / RUN_FILE if resume and (folder / RUN_FILE).exists() else None)
+    if stored is not None:
+        _refuse_flags(context, stored, except_for=("folder", "config", "resume", "device"))
+        run_config = load_run_file(stored)
     else:
         chosen = EigenRange.parse(eigenvalues)
         run_config = RunConfig.from_json(
@@ -228,10 +234,13 @@ def train(
             valid = f"  validation {latest['validation_accuracy']:.3f}" if "validation_accuracy" in latest else ""
             progress.update(bar, completed=step, said=f"loss {metrics['loss']:.4f}{valid}")
 
-        result = run_training(run_config, folder, resume=resume, device=device, report=report, say=progress.console.print)
+        def say(text: str) -> None:
+            progress.console.print(text, markup=False, highlight=False)
+
+        result = run_training(run_config, folder, resume=resume, device=device, report=report, say=say)
     verdict = "solved" if result.solved else "not solved"
     out.print(f"{verdict} after {result.steps} steps, validation accuracy {result.validation_accuracy:.4f}", highlight=False)
-    out.print(f"model: {folder / 'model'}", highlight=False)
+    out.print(f"model: {folder / 'model'}", markup=False, highlight=False)
 
 
 @app.command()
@@ -249,16 +258,34 @@ def evaluate(
     """
     from eigentrack.training.report import evaluate_run
 
+    _check_device(device)
     rows = evaluate_run(folder, longest, sequences, seed, device)
     if as_json:
         out.print_json(json.dumps({"results": rows}))
         return
-    table = Table(title=f"{folder}: accuracy by length (scaled: 0 = guessing, 1 = always right)")
+    table = Table(title=escape(f"{folder}: accuracy by length (scaled: 0 = guessing, 1 = always right)"))
     for name in rows[0]:
         table.add_column(name.replace("_", " "), justify="right")
     for row in rows:
         table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
     out.print(table)
+
+
+def _refuse_flags(context: typer.Context, stored: Path, except_for: tuple[str, ...]) -> None:
+    """A flag beside a stored configuration would be ignored: better to say so."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in except_for and source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"{name} is given on the command line and in {stored}: leave it out, or edit the file")
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise ValueError(f"--device {device} is not to be had here; cpu always is") from None
 
 
 def _options(flag: str, given: list[str] | None) -> dict[str, object]:

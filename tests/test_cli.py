@@ -56,12 +56,15 @@ def test_train_then_evaluate(tmp_path: Path, task: list[str]) -> None:
     assert trained.returncode == 0, trained.stderr
     assert "not solved after 3 steps" in trained.stdout
     rows = json.loads(run("evaluate", str(tmp_path / "run"), "--longest", "20", "--sequences", "8", "--json").stdout)["results"]
-    assert [row["lengths"] for row in rows] == ["4–6", "7–14", "15–20"]
+    assert [row["lengths"] for row in rows] == ["4–6", "7–20"]
     assert all(0 <= row["accuracy"] <= 1 for row in rows)
     assert "scaled accuracy" in run("evaluate", str(tmp_path / "run"), "--longest", "10", "--sequences", "4").stdout
     again = run("train", *task, *small, "--out", str(tmp_path / "run"))
     assert again.returncode == 2
     assert "already holds a run: add --resume" in again.stderr
+    longer = run("train", "--steps", "50", "--resume", "--out", str(tmp_path / "run"))
+    assert longer.returncode == 2
+    assert "steps is given on the command line and in" in longer.stderr
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,12 @@ def test_train_then_evaluate(tmp_path: Path, task: list[str]) -> None:
         (["--lengths", "0,3"], "lengths=(0, 3) must be 1 ≤ shortest ≤ longest"),
         (["--lr", "-1"], "learning_rate=-1.0 must be positive"),
         (["--task-option", "last_weight"], "--task-option 'last_weight' must be written name=value"),
+        (["--task-option", "last_weight=abc"], "task 'parity': option last_weight='abc' must be of type float"),
+        (["--layer-option", "heads=true"], "mixer 'deltanet': option heads=True must be of type int"),
+        (["--layer-option", "gate=3"], "an eigenvalue range is written [low, high], got 3"),
+        (["--label-smoothing", "2"], "label_smoothing=2.0 must be at least 0 and below 1"),
+        (["--device", "cuda:77"], "--device cuda:77 is not to be had here"),
+        (["--task", "[/red]x"], "task '[/red]x' is not known"),
     ],
 )
 def test_bad_training_input_is_named(tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -66,9 +66,11 @@ def _simple_group(name: str) -> Group:
     if family == "A":
         even = [p for p in sorted(permutations(range(n))) if _is_even(p)]
         return _permutation_group(name, even, [_cycle(n, 0, 1, k) for k in range(2, n)])
-    turn = tuple((point + 1) % n for point in range(n))
     if family == "Z":
-        return _generated(name, [turn])
+        rows = tuple(tuple((x + y) % n for y in range(n)) for x in range(n))
+        turns = tuple(" ".join(str((point + x) % n) for point in range(n)) for x in range(n))
+        return Group(name, turns, rows, (0,) + (n,) * (n - 1), (1,) if n > 1 else ())
+    turn = tuple((point + 1) % n for point in range(n))
     if n < 3:
         raise ValueError(f"group {name}: a dihedral group needs a polygon of at least 3 corners")
     return _generated(name, [turn, tuple(-point % n for point in range(n))])

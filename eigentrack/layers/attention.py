@@ -16,11 +16,11 @@ from eigentrack.recurrence.packing import sequence_lengths
 
 
 class Attention(Mixer):
-    def __init__(self, d_model: int, *, heads: int = 4, rotary_base: float = 10_000.0, backend: str = "auto") -> None:
+    def __init__(self, d_model: int, *, heads: int = 4, rotary_base: float = 10_000.0) -> None:
         width = head_width(d_model, heads)
         if width % 2:
             raise ValueError(f"rotary positions turn pairs of channels: d_model/heads={width} must be even")
-        super().__init__(d_model, backend)
+        super().__init__(d_model)
         self.heads, self.width, self.rotary_base = heads, width, rotary_base
         self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=False)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
@@ -57,14 +57,16 @@ class Attention(Mixer):
         q, k = self._turn(q, position), self._turn(k, position)
         all_k, all_v = torch.cat([past_k, k], dim=1), torch.cat([past_v, v], dim=1)
         new = torch.ones(batch, time, dtype=torch.bool, device=q.device)
-        causal = torch.ones(time, time, dtype=torch.bool, device=q.device).tril().expand(batch, -1, -1)
-        visible = torch.cat([held[:, None].expand(-1, time, -1), causal], dim=2)
+        visible = None
+        if past_k.shape[1]:
+            causal = torch.ones(time, time, dtype=torch.bool, device=q.device).tril().expand(batch, -1, -1)
+            visible = torch.cat([held[:, None].expand(-1, time, -1), causal], dim=2)[:, None]
         y = F.scaled_dot_product_attention(
             q.transpose(1, 2),
             all_k.transpose(1, 2),
             all_v.transpose(1, 2),
-            attn_mask=visible[:, None] if past_k.shape[1] else None,
-            is_causal=past_k.shape[1] == 0,
+            attn_mask=visible,
+            is_causal=visible is None,
         )
         return y.transpose(1, 2), (all_k, all_v, torch.cat([held, new], dim=1))
 

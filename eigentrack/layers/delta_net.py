@@ -44,8 +44,8 @@ class DeltaNet(LinearMixer):
         norm_eps: float = 1e-5,
         backend: str = "auto",
     ) -> None:
-        key_dim = key_dim or head_width(d_model, heads)
-        value_dim = value_dim or head_width(d_model, heads)
+        key_dim = head_width(d_model, heads) if key_dim is None else key_dim
+        value_dim = head_width(d_model, heads) if value_dim is None else value_dim
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, householders=householders)
         if gate is not None and not isinstance(gate, EigenRange):
             raise ValueError(f"gate={gate!r} must be an EigenRange, or None for no gate")

@@ -40,8 +40,8 @@ class GLA(LinearMixer):
         norm_eps: float = 1e-5,
         backend: str = "auto",
     ) -> None:
-        key_dim = key_dim or max(1, head_width(d_model, heads) // 2)
-        value_dim = value_dim or head_width(d_model, heads)
+        key_dim = max(1, head_width(d_model, heads) // 2) if key_dim is None else key_dim
+        value_dim = head_width(d_model, heads) if value_dim is None else value_dim
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, gate_rank=gate_rank)
         if gate_temperature <= 0:
             raise ValueError(f"gate_temperature={gate_temperature} must be positive")

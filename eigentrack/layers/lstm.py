@@ -15,8 +15,8 @@ from eigentrack.recurrence import lstm
 
 
 class LSTM(Mixer):
-    def __init__(self, d_model: int, *, heads: int = 1, backend: str = "auto") -> None:
-        super().__init__(d_model, backend)
+    def __init__(self, d_model: int, *, heads: int = 1) -> None:
+        super().__init__(d_model)
         self.heads, self.width = heads, head_width(d_model, heads)
         self.gates = RecurrentGates(d_model, heads)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)

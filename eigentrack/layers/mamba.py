@@ -38,7 +38,7 @@ class Mamba(LinearMixer):
         learn_initial_state: bool = False,
         backend: str = "auto",
     ) -> None:
-        dt_rank = dt_rank or math.ceil(d_model / 16)
+        dt_rank = math.ceil(d_model / 16) if dt_rank is None else dt_rank
         require_positive(d_model=d_model, state_size=state_size, expand=expand, dt_rank=dt_rank)
         channels = expand * d_model
         convolution = optional_convolution(channels, conv, conv_bias)

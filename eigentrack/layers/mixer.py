@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from eigentrack.layers.short_convolution import ShortConvolution
-from eigentrack.layers.validation import require_positive
+from eigentrack.layers.validation import check_backend, require_positive
 from eigentrack.recurrence.dispatch import state_dtype
 from eigentrack.spectrum import EigenRange
 
@@ -38,9 +38,10 @@ class MixerState:
 class Mixer(nn.Module, ABC):
     """Sequence in, sequence out; with the state, `forward` on pieces or `step` on tokens equals `forward` on the whole."""
 
-    def __init__(self, d_model: int, backend: str) -> None:
+    def __init__(self, d_model: int, backend: str = "auto") -> None:
         super().__init__()
         require_positive(d_model=d_model)
+        check_backend(backend)
         self.d_model = d_model
         self.backend = backend
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from eigentrack.recurrence.dispatch import BACKENDS
+
 
 def require_positive(**values: object) -> None:
     for name, value in values.items():
@@ -14,3 +16,8 @@ def head_width(d_model: int, heads: int) -> int:
     if d_model % heads:
         raise ValueError(f"d_model={d_model} must be a multiple of heads={heads}")
     return d_model // heads
+
+
+def check_backend(backend: str) -> None:
+    if backend not in BACKENDS:
+        raise ValueError(f"backend={backend!r} is not known; there are {', '.join(BACKENDS)}")

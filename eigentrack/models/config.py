@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from eigentrack.layers import MIXERS, Mixer
-from eigentrack.layers.validation import require_positive
+from eigentrack.layers.validation import check_backend, require_positive
+from eigentrack.options import accepted_options, check_options
 from eigentrack.spectrum import EigenRange
 
 _RANGE_OPTIONS = ("eigenvalues", "gate")  # mixer options that hold an EigenRange, [low, high] in JSON
@@ -46,7 +46,8 @@ class ModelConfig:
                 if not isinstance(entry, kind):
                     raise ValueError(f"{name}={value!r} must be {'a name' if kind is str else 'a mapping'}, or one a layer")
         for name, options in zip(self.mixers, self.options, strict=True):
-            _check_options(name, options)
+            _check_mixer(name, options)
+        check_backend(self.backend)
 
     @property
     def mixers(self) -> tuple[str, ...]:
@@ -62,7 +63,7 @@ class ModelConfig:
         mixer, options = MIXERS[self.mixers[layer]], dict(self.options[layer])
         # the model's values, unless the layer's own options say otherwise
         for name in ("eigenvalues", "norm_eps", "backend"):
-            if name in _accepted(mixer):
+            if name in accepted_options(mixer):
                 options.setdefault(name, getattr(self, name))
         return mixer(self.d_model, **options)
 
@@ -94,16 +95,10 @@ class ModelConfig:
         return value if isinstance(value, tuple) else (value,) * self.layers
 
 
-def _check_options(name: str, options: Mapping[str, Any]) -> None:
+def _check_mixer(name: str, options: Mapping[str, Any]) -> None:
     if name not in MIXERS:
         raise ValueError(f"mixer={name!r} is not known; there are {', '.join(MIXERS)}")
-    accepted = _accepted(MIXERS[name])
-    if unknown := sorted(set(options) - set(accepted)):
-        raise ValueError(f"mixer {name!r} has no option {unknown[0]!r}; it takes {', '.join(accepted)}")
-
-
-def _accepted(mixer: type[Mixer]) -> list[str]:
-    return [name for name in inspect.signature(mixer).parameters if name != "d_model"]
+    check_options(f"mixer {name!r}", MIXERS[name], options, without=("d_model",))
 
 
 def _plain(value: Any) -> Any:

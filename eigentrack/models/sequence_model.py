@@ -124,7 +124,7 @@ class SequenceModel(nn.Module):
         if state is not None and len(state.layers) != self.config.layers:
             raise ValueError(f"the state has {len(state.layers)} layers, the model {self.config.layers}")
         before = (None,) * self.config.layers if state is None else state.layers
-        x, after = self.embedding(tokens), []
+        x, after = self.embedding(tokens.long()), []
         for block, layer_state in zip(self.blocks, before, strict=True):
             x, new_state = apply(block, x, layer_state)
             after.append(new_state)
@@ -145,8 +145,9 @@ class SequenceModel(nn.Module):
 def _draw(logits: Float[Tensor, "B vocab"], temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:
     if temperature == 0:
         return logits.argmax(-1)
-    scaled = logits.float() / temperature
-    if top_k is not None:
-        kth = scaled.topk(top_k).values[:, -1:]
-        scaled = scaled.masked_fill(scaled < kth, -torch.inf)
+    logits = logits.float()
+    scaled = (logits - logits.amax(-1, keepdim=True)) / temperature
+    if top_k is not None:  # by index: of equal logits only top_k stay
+        best = scaled.topk(top_k)
+        scaled = torch.full_like(scaled, -torch.inf).scatter(-1, best.indices, best.values)
     return torch.multinomial(torch.softmax(scaled, -1), 1, generator=generator)[:, 0]

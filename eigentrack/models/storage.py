@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,9 +21,8 @@ CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 def save_model(model: SequenceModel, folder: str | Path) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in _stored_weights(model).items()}
     # weights first: a folder with a configuration is complete
-    write_atomically(folder / WEIGHTS_FILE, lambda path: save_file(weights, path, metadata={"format": "pt"}))
+    write_tensors(folder / WEIGHTS_FILE, stored_weights(model), {"format": "pt"})
     text = json.dumps(model.config.to_json(), indent=2) + "\n"
     write_atomically(folder / CONFIG_FILE, lambda path: Path(path).write_text(text))
 
@@ -39,9 +37,10 @@ def load_model(folder: str | Path, device: str | torch.device = "cpu") -> Sequen
     except SafetensorError as error:
         raise ValueError(f"{folder / WEIGHTS_FILE} is damaged or cut short ({error}): copy or train it again") from None
     model = SequenceModel(config)
-    _check_weights(folder / WEIGHTS_FILE, weights, _stored_weights(model))
-    dtype = weights["embedding.weight"].dtype
-    model.to(dtype=dtype).load_state_dict(weights, strict=not config.tie_embeddings)
+    _check_weights(folder / WEIGHTS_FILE, weights, stored_weights(model))
+    model.load_state_dict(weights, strict=not config.tie_embeddings, assign=True)  # with the precision of each tensor
+    if config.tie_embeddings:
+        model.head.weight = model.embedding.weight
     return model.to(device)
 
 
@@ -61,19 +60,35 @@ def load_config(folder: str | Path) -> ModelConfig:
 
 def write_atomically(path: Path, write: Callable[[str], object]) -> None:
     """`write` fills a file beside `path`, which then takes its place: a crash leaves the old file or the new one."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    temporary = str(path.with_name(f".{path.name}.{os.getpid()}.tmp"))
     try:
         write(temporary)
         with open(temporary, "rb") as written:
             os.fsync(written.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())  # some writers make their files private
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def _stored_weights(model: SequenceModel) -> dict[str, Tensor]:
+def _umask() -> int:
+    """It can only be read by setting it."""
+    current = os.umask(0o022)
+    os.umask(current)
+    return current
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """One safetensors file, atomically; a full disk is an OSError, as for every other file."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        write_atomically(path, lambda temporary: save_file(plain, temporary, metadata=metadata))
+    except SafetensorError as error:
+        raise OSError(f"{path} could not be written ({error})") from None
+
+
+def stored_weights(model: SequenceModel) -> dict[str, Tensor]:
     weights = model.state_dict()
     if model.config.tie_embeddings:
         del weights["head.weight"]  # it is the embedding

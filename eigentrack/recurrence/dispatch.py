@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+BACKENDS = ("auto", "reference", "chunked")
+
 State = Tensor | tuple[Tensor, ...]
 Backend = Callable[..., tuple[Tensor, State]]
 
@@ -27,7 +29,7 @@ def execute(
 ) -> tuple[Tensor, Any]:
     run = choose_backend(op, backends, backend)
     first = next(x for x in sequences if x is not None)
-    dtype = state_dtype(*sequences)
+    dtype = state_dtype(*sequences, *(initial_state if isinstance(initial_state, tuple) else [initial_state]))
     # autocast would cast the state's matrix products down again
     with torch.autocast(first.device.type, enabled=False):
         y, last_state = run(

@@ -168,11 +168,6 @@ class CounterLanguage(Task):
     def classes(self) -> int:
         return len(self.answer_sets)
 
-    @property
-    def chance(self) -> float:
-        """Of a guess; the most frequent answer is right far more often, depending on the lengths."""
-        return 1 / self.classes
-
     def sample(
         self, batch: int, lengths: tuple[int, int], *, seed: int, step: int, device: torch.device | str = "cpu"
     ) -> Batch:

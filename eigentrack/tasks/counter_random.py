@@ -27,6 +27,14 @@ def random_integers(
     return (_shift_right(bits, 33) * high >> 31).view(shape)
 
 
+def derived_seed(seed: int, purpose: str) -> int:
+    """A seed for each purpose: training, validation and test never share their numbers, whatever seeds a user picks."""
+    key = seed
+    for letter in purpose.encode():
+        key = _mix_number(key + letter)
+    return key
+
+
 def _mix(x: Tensor) -> Tensor:
     x = (x ^ _shift_right(x, 30)) * _signed(_MIX_1)
     x = (x ^ _shift_right(x, 27)) * _signed(_MIX_2)

@@ -26,6 +26,7 @@ class AssociativeRecall(Task):
     `overwrite`, a key that was listed twice may be asked for twice. `gap` fillers stand before every query.
     """
 
+    varies_in_length: ClassVar[bool] = False
     description: ClassVar[str] = "recall the values of keys from a list of pairs; optionally the last of several values"
     keys: int = 32
     values: int = 32

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from eigentrack.options import check_options
 from eigentrack.tasks.counter_languages import CounterLanguage
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic
 from eigentrack.tasks.modular_arithmetic_brackets import ModularArithmeticWithBrackets
@@ -30,18 +31,8 @@ TASKS: dict[str, Callable[..., Task]] = {
 def make_task(name: str, options: dict[str, Any] | None = None) -> Task:
     if name not in TASKS:
         raise ValueError(f"task {name!r} is not known; there are {', '.join(TASKS)}")
-    accepted, given = task_options(name), options or {}
-    if unknown := sorted(set(given) - set(accepted)):
-        raise ValueError(f"task {name!r} has no option {unknown[0]!r}; it takes {', '.join(accepted) or 'none'}")
-    missing = [option for option, default in accepted.items() if default is inspect.Parameter.empty and option not in given]
-    if missing:
-        raise ValueError(f"task {name!r} needs the option {missing[0]!r}")
-    return TASKS[name](**given)
-
-
-def task_options(name: str) -> dict[str, Any]:
-    """The options of a task and their defaults (`inspect.Parameter.empty` where there is none)."""
-    return {option: parameter.default for option, parameter in inspect.signature(TASKS[name]).parameters.items()}
+    check_options(f"task {name!r}", TASKS[name], options or {})
+    return TASKS[name](**(options or {}))
 
 
 def describe(name: str) -> str:

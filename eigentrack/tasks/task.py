@@ -22,9 +22,10 @@ class Batch:
 
 
 class Task(ABC):
-    """Tokens 0..vocab_size-1, answers 0..classes-1; chance is 1/classes unless a task says otherwise."""
+    """Tokens 0..vocab_size-1, answers 0..classes-1."""
 
     description: ClassVar[str]
+    varies_in_length: ClassVar[bool] = True
 
     @property
     @abstractmethod

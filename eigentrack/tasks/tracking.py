@@ -122,7 +122,7 @@ class TrackingTask(Task):
         free = random_integers(_SCALE, draws, seed=seed, step=step, stream=1, device=device)
         letter = torch.bucketize(free, self._thresholds.to(device), right=True)
         escapes = random_integers(_SCALE, draws, seed=seed, step=step, stream=2, device=device) < int(self.escape * _SCALE)
-        table = torch.tensor(self.transitions, device=device)
+        table = self._table.to(device)
         choices, choice_count = (x.to(device) for x in self._live_letters)
         states = [state]
         for t in range(count):
@@ -135,6 +135,10 @@ class TrackingTask(Task):
         tokens = torch.full((batch, count, k), self.filler, device=device)
         tokens[:, :, 0] = letter
         return tokens.flatten(1)[:, :time], torch.stack(states, 1)[:, counted], state
+
+    @cached_property
+    def _table(self) -> Int[Tensor, "Q A"]:
+        return torch.tensor(self.transitions, device="cpu")
 
     @cached_property
     def _thresholds(self) -> Int[Tensor, " A_minus_1"]:

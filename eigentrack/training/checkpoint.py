@@ -10,11 +10,10 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from eigentrack.models import SequenceModel
-from eigentrack.models.storage import write_atomically
+from eigentrack.models.storage import stored_weights, write_tensors
 
 KEPT = 2  # the last one, and one to fall back on
 
@@ -22,14 +21,11 @@ KEPT = 2  # the last one, and one to fall back on
 def save_checkpoint(folder: Path, model: SequenceModel, optimizer: torch.optim.Optimizer, step: int) -> None:
     """`step` steps are done. Older checkpoints beyond the last two are removed once the new one is in place."""
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    if model.config.tie_embeddings:
-        del tensors["model.head.weight"]  # it is the embedding
+    tensors = {f"model.{name}": tensor for name, tensor in stored_weights(model).items()}
     for number, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
     tensors["random"] = torch.get_rng_state()
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(_path(folder, step), lambda path: save_file(plain, path, metadata={"step": json.dumps(step)}))
+    write_tensors(folder / f"step-{step:09d}.safetensors", tensors, {"step": json.dumps(step)})
     for old in checkpoints(folder)[:-KEPT]:
         old.unlink()
 
@@ -40,11 +36,12 @@ def load_checkpoint(folder: Path, model: SequenceModel, optimizer: torch.optim.O
     for path in reversed(checkpoints(folder)):
         try:
             step, tensors = _read(path)
-            _restore(tensors, model, optimizer)
-        except (SafetensorError, OSError, KeyError, ValueError, RuntimeError) as error:
+            _check(tensors, model, optimizer)
+        except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
             reason = str(error).split("\n")[0]
-            troubles.append(f"{path.name} cannot be used ({reason}); falling back to the one before")
+            troubles.append(f"{path.name} cannot be used ({reason}); going back to what was before it")
             continue
+        _restore(tensors, model, optimizer)
         return step, troubles
     return 0, troubles
 
@@ -54,13 +51,22 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.safetensors"))
 
 
-def _path(folder: Path, step: int) -> Path:
-    return folder / f"step-{step:09d}.safetensors"
-
-
 def _read(path: Path) -> tuple[int, dict[str, Tensor]]:
     with safe_open(path, framework="pt") as file:
         return int(json.loads(file.metadata()["step"])), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def _check(tensors: dict[str, Tensor], model: SequenceModel, optimizer: torch.optim.Optimizer) -> None:
+    """Everything that `_restore` will use is there and fits: it must not stop half way."""
+    expected = {f"model.{name}": value.shape for name, value in stored_weights(model).items()}
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, parameter in enumerate(parameters):
+        expected |= {f"optimizer.{number}.{name}": parameter.shape for name in ("exp_avg", "exp_avg_sq")}
+        expected[f"optimizer.{number}.step"] = torch.Size()
+    expected["random"] = torch.get_rng_state().shape
+    found = {name: value.shape for name, value in tensors.items()}
+    if wrong := sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)):
+        raise ValueError(f"{wrong[0]} does not fit")
 
 
 def _restore(tensors: dict[str, Tensor], model: SequenceModel, optimizer: torch.optim.Optimizer) -> None:

@@ -25,11 +25,25 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         require_positive(steps=self.steps, batch=self.batch)
+        for name in ("lengths", "betas"):
+            if not isinstance(getattr(self, name), tuple) or len(getattr(self, name)) != 2:
+                raise ValueError(f"{name}={getattr(self, name)!r} must be two numbers")
         check_lengths(self.lengths)
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate={self.learning_rate} must be positive")
-        if not 0 <= self.warmup <= self.steps:
-            raise ValueError(f"warmup={self.warmup} must lie between 0 and steps={self.steps}")
+        if not isinstance(self.seed, int):
+            raise ValueError(f"seed={self.seed!r} must be a whole number")
+        self._check("learning_rate", self.learning_rate > 0, "positive")
+        self._check("warmup", 0 <= self.warmup <= self.steps, f"between 0 and steps={self.steps}")
+        self._check("final_rate", 0 <= self.final_rate <= 1, "between 0 and 1")
+        self._check("weight_decay", self.weight_decay >= 0, "at least 0")
+        self._check("betas", all(0 <= beta < 1 for beta in self.betas), "at least 0 and below 1")
+        self._check("clip", self.clip > 0, "positive")
+        self._check("label_smoothing", 0 <= self.label_smoothing < 1, "at least 0 and below 1")
+
+    def _check(self, name: str, holds: bool, wanted: str) -> None:
+        value = getattr(self, name)
+        finite = all(math.isfinite(part) for part in (value if isinstance(value, tuple) else (value,)))
+        if not holds or not finite:
+            raise ValueError(f"{name}={value} must be {wanted}")
 
     def rate(self, step: int) -> float:
         """Linear warm-up, then a cosine down to `final_rate`."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from eigentrack.models import SequenceModel
 from eigentrack.tasks import Task, TrackingTask
+from eigentrack.tasks.counter_random import derived_seed
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,12 @@ class LengthCurve:
 def length_curve(
     model: SequenceModel, task: TrackingTask, longest: int, *, sequences: int, seed: int, piece: int = 256
 ) -> LengthCurve:
-    """Streamed with the model's state: length 10⁶ needs no more memory than length 10³."""
+    """Streamed with the model's state: length 10⁶ needs no more memory than length 10³, but for attention's cache."""
     device = next(model.parameters()).device
     model.eval()
     state, unbroken = None, torch.ones(sequences, 1, dtype=torch.bool, device=device)
     right_share, unbroken_share = [], []
-    for tokens, targets in task.stream(sequences, longest, piece=piece, seed=seed, device=device):
+    for tokens, targets in task.stream(sequences, longest, piece=piece, seed=derived_seed(seed, "test"), device=device):
         logits, state = model(tokens, state)
         right = logits[..., : task.classes].argmax(-1) == targets  # padding is no answer
         all_right = (unbroken & (right.cumsum(1) == torch.arange(1, right.shape[1] + 1, device=device))).float()
@@ -43,21 +44,31 @@ def length_curve(
     return LengthCurve(torch.cat(right_share)[first:], torch.cat(unbroken_share)[first:])
 
 
+@dataclass(frozen=True)
+class Accuracy:
+    """The share of right answers at the positions that the loss asks for, and of sequences with all of them right."""
+
+    answers: float
+    sequences: float
+
+
 @torch.no_grad()
 def accuracy_between(
-    model: SequenceModel, task: Task, lengths: tuple[int, int], *, sequences: int, seed: int, batch: int = 256
-) -> float:
-    """The share of right answers at the positions that the loss asks for, on sequences of these lengths."""
+    model: SequenceModel, task: Task, lengths: tuple[int, int], *, sequences: int, seed: int, purpose: str = "test"
+) -> Accuracy:
+    """On sequences of these lengths, at most 65,536 tokens at a time."""
     device = next(model.parameters()).device
     model.eval()
-    right = asked = 0.0
+    batch = max(1, min(sequences, 2**16 // lengths[1]))
+    right = unbroken = 0.0
     for step in range(-(-sequences // batch)):
-        sample = task.sample(batch, lengths, seed=seed, step=step, device=device)
+        count = min(batch, sequences - step * batch)
+        sample = task.sample(count, lengths, seed=derived_seed(seed, purpose), step=step, device=device)
         logits, _ = model(sample.tokens)
         is_right = logits[..., : task.classes].argmax(-1) == sample.targets
         right += float((is_right * sample.weight).sum())
-        asked += float(sample.weight.sum())
-    return right / asked
+        unbroken += float((is_right | (sample.weight == 0)).all(1).sum())
+    return Accuracy(right / sequences, unbroken / sequences)
 
 
 def scaled_accuracy(accuracy: Tensor, classes: int) -> Tensor:

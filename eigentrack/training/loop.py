@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from eigentrack.layers.recurrent_gates import RecurrentGates
 from eigentrack.models import SequenceModel
 from eigentrack.tasks import Batch, Task
+from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.training.config import TrainingConfig
 
 
@@ -27,7 +30,8 @@ def train_step(model: SequenceModel, optimizer: torch.optim.Optimizer, task: Tas
     """The batch, the rate and so the whole step follow from its number; returns the loss."""
     device = next(model.parameters()).device
     model.train()
-    batch = task.sample(config.batch, config.lengths, seed=config.seed, step=step, device=device)
+    seed = derived_seed(config.seed, "training")
+    batch = task.sample(config.batch, config.lengths, seed=seed, step=step, device=device)
     loss = batch_loss(model, batch, config.label_smoothing)
     value = loss.item()
     if not math.isfinite(value):
@@ -49,8 +53,10 @@ def batch_loss(model: SequenceModel, batch: Batch, label_smoothing: float) -> Te
 
 
 def make_optimizer(model: SequenceModel, config: TrainingConfig) -> torch.optim.AdamW:
-    """Weight decay on matrices only: a bias, a gate's rate or a norm has no reason to shrink."""
-    matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
-    others = [weight for weight in model.parameters() if weight.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    """Weight decay on matrices that multiply activations: a bias, a filter, a gate's rate, a norm have no reason to shrink."""
+    matrices = {id(module.weight) for module in model.modules() if isinstance(module, (nn.Linear, nn.Embedding))}
+    matrices |= {id(module.recurrent) for module in model.modules() if isinstance(module, RecurrentGates)}
+    groups: list[dict[str, Any]] = [{"params": [], "weight_decay": decay} for decay in (config.weight_decay, 0.0)]
+    for parameter in model.parameters():
+        groups[id(parameter) not in matrices]["params"].append(parameter)
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas)

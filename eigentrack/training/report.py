@@ -20,29 +20,33 @@ def evaluate_run(folder: Path, longest: int, sequences: int, seed: int, device: 
             raise ValueError(f"{name}={value} must be at least 1")
     run = load_run(folder)
     task, model = run.build_task(), load_model(folder / MODEL, device)
-    buckets = _buckets(run.training.lengths, longest)
+    buckets = _buckets(run.training.lengths, longest) if task.varies_in_length else [run.training.lengths]
     if not isinstance(task, TrackingTask):
-        accuracies = [accuracy_between(model, task, bucket, sequences=sequences, seed=seed) for bucket in buckets]
-        return [_row(bucket, accuracy, task.classes) for bucket, accuracy in zip(buckets, accuracies, strict=True)]
+        found = [accuracy_between(model, task, bucket, sequences=sequences, seed=seed) for bucket in buckets]
+        pairs = zip(buckets, found, strict=True)
+        return [_row(bucket, accuracy.answers, accuracy.sequences, task.classes) for bucket, accuracy in pairs]
     curve = length_curve(model, task, buckets[-1][1], sequences=sequences, seed=seed)
     reach = horizon(curve.accuracy)
     rows = []
     for shortest, last in buckets:
-        row = _row((shortest, last), curve.accuracy[shortest - 1 : last].mean().item(), task.classes)
-        row["sequence_accuracy"] = curve.sequence_accuracy[last - 1].item()
-        row["horizon"] = f"≥ {reach}" if reach == len(curve.accuracy) else str(reach)
-        rows.append(row)
+        answers = curve.accuracy[shortest - 1 : last].mean().item()
+        row = _row((shortest, last), answers, curve.sequence_accuracy[last - 1].item(), task.classes)
+        rows.append({**row, "horizon": f"≥ {reach}" if reach == len(curve.accuracy) else str(reach)})
     return rows
 
 
-def _row(bucket: tuple[int, int], accuracy: float, classes: int) -> dict[str, Any]:
-    scaled = scaled_accuracy(torch.tensor(accuracy), classes).item()
-    return {"lengths": f"{bucket[0]}–{bucket[1]}", "accuracy": accuracy, "scaled_accuracy": scaled}
+def _row(bucket: tuple[int, int], answers: float, sequences: float, classes: int) -> dict[str, Any]:
+    """Sequence accuracy is that of the longest sequences of the bucket where the task is streamed, else of all in it."""
+    scaled = scaled_accuracy(torch.tensor(answers), classes).item()
+    lengths = f"{bucket[0]}–{bucket[1]}"
+    return {"lengths": lengths, "accuracy": answers, "scaled_accuracy": scaled, "sequence_accuracy": sequences}
 
 
 def _buckets(trained: tuple[int, int], longest: int) -> list[tuple[int, int]]:
-    buckets = [trained]
+    """The training lengths, then doublings of them; a last stretch shorter than a doubling joins the one before."""
+    buckets = [(min(trained[0], longest), min(trained[1], longest))]
     while buckets[-1][1] < longest:
         start = buckets[-1][1] + 1
-        buckets.append((start, min(2 * start, longest)))
+        end = 2 * start if longest - 2 * start >= start else longest
+        buckets.append((start, end))
     return buckets

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 
@@ -38,7 +38,7 @@ class RunConfig:
     validation_lengths: tuple[int, int] | None = None  # None: the training lengths
     validate_every: int = 100
     checkpoint_every: int = 100
-    stop_when_solved: bool = True  # every validation answer right, twice in a row
+    stop_when_solved: bool = True  # once two validations in a row are all right
 
     def __post_init__(self) -> None:
         self.build_model_config()
@@ -70,7 +70,7 @@ class RunConfig:
 @dataclass(frozen=True)
 class RunResult:
     steps: int
-    solved: bool
+    solved: bool  # the last validation was all right
     validation_accuracy: float
 
 
@@ -84,11 +84,12 @@ def run_training(
     say: Callable[[str], None] = print,
 ) -> RunResult:
     """Trains until solved or out of steps; `report(step, metrics)` is called after every step."""
-    _open_folder(folder, config, resume)
     task = config.build_task()
     torch.manual_seed(config.training.seed)
     model = SequenceModel(config.build_model_config()).to(device)
     optimizer = make_optimizer(model, config.training)
+    task.sample(1, config.training.lengths, seed=0, step=0, device=device)  # lengths that the task cannot make fail here
+    _open_folder(folder, config, resume)
     done, troubles = load_checkpoint(folder / CHECKPOINTS, model, optimizer) if resume else (0, [])
     for trouble in troubles:
         say(trouble)
@@ -104,8 +105,7 @@ def run_training(
                 accuracy = _validate(model, task, config)
                 metrics["validation_accuracy"] = accuracy
                 streak = streak + 1 if accuracy == 1.0 else 0
-            metrics_file.write(json.dumps({"step": done, **metrics}) + "\n")
-            metrics_file.flush()
+            _append(metrics_file, {"step": done, **metrics}, say)
             if done % config.checkpoint_every == 0 or done == config.training.steps:
                 try:
                     save_checkpoint(folder / CHECKPOINTS, model, optimizer, done)
@@ -131,10 +131,17 @@ def load_run_file(path: Path) -> RunConfig:
     return RunConfig.from_json(values)
 
 
+def _append(file: TextIO, metrics: dict[str, float], say: Callable[[str], None]) -> None:
+    try:
+        file.write(json.dumps(metrics) + "\n")
+        file.flush()
+    except OSError as error:
+        say(f"the metrics of step {metrics['step']} could not be written ({error}); going on without them")
+
+
 def _validate(model: SequenceModel, task: Task, config: RunConfig) -> float:
     lengths = config.validation_lengths or config.training.lengths
-    # a seed of its own: validation sequences are never trained on by this seed's batches
-    return accuracy_between(model, task, lengths, sequences=512, seed=2**40 + config.training.seed)
+    return accuracy_between(model, task, lengths, sequences=512, seed=config.training.seed, purpose="validation").answers
 
 
 def _open_folder(folder: Path, config: RunConfig, resume: bool) -> None:
@@ -143,7 +150,7 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool) -> None:
     if (folder / RUN_FILE).exists():
         if not resume:
             raise ValueError(f"{folder} already holds a run: add --resume to go on with it, or name another folder")
-        if load_run(folder) != config:
+        if _as_stored(load_run(folder)) != _as_stored(config):
             raise ValueError(f"{folder} holds a run with another configuration: name another folder")
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,12 +158,17 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool) -> None:
     write_atomically(folder / RUN_FILE, lambda path: Path(path).write_text(text))
 
 
+def _as_stored(config: RunConfig) -> Any:
+    return json.loads(json.dumps(config.to_json()))  # JSON knows no tuples
+
+
 def _metrics_up_to(folder: Path, step: int) -> list[dict[str, float]]:
     """The metrics of the steps that are done; what was written after the checkpoint is cut off, and written again."""
     path = folder / METRICS_FILE
-    lines = path.read_text().splitlines()[:step] if path.exists() else []
-    write_atomically(path, lambda temporary: Path(temporary).write_text("".join(line + "\n" for line in lines)))
-    return [json.loads(line) for line in lines]
+    history = [json.loads(line) for line in path.read_text().splitlines()[:step]] if path.exists() else []
+    text = "".join(json.dumps(metrics) + "\n" for metrics in history)
+    write_atomically(path, lambda temporary: Path(temporary).write_text(text))
+    return history
 
 
 def _solved_streak(history: list[dict[str, float]]) -> int:

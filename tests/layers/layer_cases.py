@@ -27,7 +27,7 @@ LINEAR = [
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 3, "gate": WIDE, "output_gate": True}),
     ("deltanet", {"heads": 2, "eigenvalues": ODD, "gate": NARROW, "key_dim": 5, "value_dim": 3, "conv": 2}),
     ("mlstm", {"heads": 3, "eigenvalues": NARROW}),
-    ("mlstm", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "key_norm": True}),
+    ("mlstm", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "key_norm": True, "learn_initial_state": True}),
     ("dense", {"state_size": 4, "eigenvalues": None}),
     ("dense", {"state_size": 3, "heads": 2, "eigenvalues": WIDE, "conv": 4, "learn_initial_state": True}),
     ("dense", {"state_size": 3, "eigenvalues": NARROW}),

@@ -113,7 +113,8 @@ def test_eigenvalues_lie_in_the_range(name: str, options: dict[str, Any]) -> Non
     assert isinstance(mixer, LinearMixer)
     with torch.no_grad():
         eigenvalues = torch.linalg.eigvals(mixer.transitions(10 * random_input()))
-    if mixer.eigenvalues is None:
+    if mixer.eigenvalues is None:  # the unbounded baseline: nothing holds its eigenvalues
+        assert eigenvalues.abs().max() > 1
         return
     low, high = mixer.eigenvalues.low, mixer.eigenvalues.high
     if name == "dense":  # in the disk whose diameter is the range
@@ -157,6 +158,9 @@ def test_half_precision_layers_keep_a_float32_memory(name: str, options: dict[st
         ("deltanet", {"heads": 5}, "d_model=12 must be a multiple of heads=5"),
         ("deltanet", {"householders": 0}, "householders=0 must be a whole number of at least 1"),
         ("deltanet", {"conv": -1}, "width=-1 must be a whole number of at least 1"),
+        ("deltanet", {"key_dim": 0}, "key_dim=0 must be a whole number of at least 1"),
+        ("deltanet", {"backend": "cuda"}, "backend='cuda' is not known; there are auto, reference, chunked"),
+        ("mamba", {"dt_rank": 0}, "dt_rank=0 must be a whole number of at least 1"),
         ("gla", {"gate_temperature": 0.0}, "gate_temperature=0.0 must be positive"),
         ("mamba", {"state_size": 0}, "state_size=0 must be"),
         ("mamba2", {"heads": 7}, r"expand\*d_model=24 must be a multiple of heads=7"),

@@ -37,6 +37,8 @@ def test_json_brings_back_the_same_configuration(config: ModelConfig) -> None:
         ({"vocab_size": 5, "mixer_options": {"haeds": 2}}, "mixer 'deltanet' has no option 'haeds'; it takes heads, key_dim"),
         ({"vocab_size": 5, "mixer_options": [{}]}, "mixer_options lists 1 entries for layers=2"),
         ({"vocab_size": 5, "mixer_options": 1}, "mixer_options=1 must be a mapping"),
+        ({"vocab_size": 5, "backend": "cuda"}, "backend='cuda' is not known; there are auto, reference, chunked"),
+        ({"vocab_size": 5, "mixer_options": {"heads": "2"}}, "mixer 'deltanet': option heads='2' must be of type int"),
         ({"vocab_size": 5, "mlp_width": -1}, "mlp_width=-1 must be a whole number"),
         ({"vocab_size": 5, "eigenvalues": [-2, 1]}, "low=-2 lies outside"),
         ({"vocab_size": 5, "eigenvalues": "wide"}, r"written \[low, high\], got 'wide'"),

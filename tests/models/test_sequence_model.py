@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from eigentrack.layers import MIXERS
+from eigentrack.layers import MIXERS, Attention
 from eigentrack.models import ModelConfig, SequenceModel
 from tests.closeness import assert_close
 
@@ -55,6 +55,30 @@ def test_sampling_follows_the_generator_and_top_k() -> None:
     assert not torch.equal(draws[0], draws[2])
     one = model.generate(prompt, 8, temperature=5.0, top_k=1)
     assert torch.equal(one, model.generate(prompt, 8, temperature=0))
+
+
+def test_top_k_keeps_k_of_equal_logits_and_tiny_temperatures_are_greedy() -> None:
+    model, prompt = small_model(), torch.randint(7, (64, 5))
+    with torch.no_grad():
+        model.head.weight.copy_(model.head.weight[:1].expand_as(model.head.weight))  # every logit is the same
+    assert len(model.generate(prompt, 1, top_k=1).unique()) == 1
+    assert len(model.generate(prompt, 1).unique()) > 3
+    other = small_model()
+    assert torch.equal(other.generate(prompt, 3, temperature=1e-40), other.generate(prompt, 3, temperature=0))
+
+
+def test_attention_is_softmax_over_rotated_pairs() -> None:
+    """Against the definition in complex numbers, one query at a time."""
+    layer, x = Attention(8, heads=2).double(), torch.randn(1, 6, 8, dtype=torch.float64)
+    q, k, v = layer.qkv_proj(x).unflatten(-1, (3, 2, 4))[0].unbind(1)  # [T, H, D]
+    speed = 10_000.0 ** -(torch.arange(2, dtype=torch.float64) / 2)
+    turn = torch.exp(1j * torch.arange(6)[:, None] * speed)[:, None]  # [T, 1, D/2]
+    q_turned, k_turned = (torch.complex(part[..., :2], part[..., 2:]) * turn for part in (q, k))
+    outputs = []
+    for t in range(6):
+        scores = (q_turned[t].conj() * k_turned[: t + 1]).real.sum(-1) / 2  # √D = 2; [T, H]
+        outputs.append((scores.softmax(0)[..., None] * v[: t + 1]).sum(0).flatten())
+    assert_close(layer(x)[0][0], layer.out_proj(torch.stack(outputs)))
 
 
 def test_states_can_be_forked() -> None:

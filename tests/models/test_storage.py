@@ -34,6 +34,24 @@ def test_it_comes_back_bit_by_bit(tmp_path: Path, dtype: torch.dtype, tied: bool
     assert (again.head.weight is again.embedding.weight) == tied
 
 
+def test_every_tensor_keeps_its_own_precision(tmp_path: Path) -> None:
+    model = SequenceModel(ModelConfig(vocab_size=7, d_model=8, mixer="mamba")).bfloat16()
+    model.norm.float()
+    save_model(model, tmp_path)
+    again = load_model(tmp_path)
+    assert {name: tensor.dtype for name, tensor in again.state_dict().items()} == {
+        name: tensor.dtype for name, tensor in model.state_dict().items()
+    }
+    assert again.norm.weight.requires_grad
+
+
+def test_files_can_be_read_by_those_whom_the_umask_allows(tmp_path: Path) -> None:
+    save_model(SequenceModel(ModelConfig(vocab_size=7, d_model=8)), tmp_path / "model")
+    (tmp_path / "plain").write_text("")
+    expected = (tmp_path / "plain").stat().st_mode
+    assert all(path.stat().st_mode == expected for path in (tmp_path / "model").iterdir())
+
+
 def test_saving_again_replaces_the_files_and_leaves_nothing_else(saved: tuple[SequenceModel, Path]) -> None:
     model, folder = saved
     with torch.no_grad():

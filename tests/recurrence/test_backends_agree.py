@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from eigentrack.recurrence.dispatch import execute
@@ -54,6 +56,30 @@ def test_chunked_equals_reference(case: OpCase, eigenvalues: EigenRange, time: i
     for position, (ours, reference) in enumerate(zip(found, expected, strict=True)):
         assert torch.isfinite(ours).all()
         assert_close(ours, reference, f"output or gradient {position}")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    low=st.floats(-1, 0.5),
+    width=st.floats(0.1, 0.5),
+    chunk=st.integers(1, 17),
+    packed=st.booleans(),
+    seed=st.integers(0, 2**20),
+)
+@settings(max_examples=15, deadline=None)
+def test_values_and_gradients_agree_whatever_the_shape(
+    case: OpCase, lengths: list[int], low: float, width: float, chunk: int, packed: bool, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    time = sum(lengths) if packed else lengths[0]
+    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0) if packed else None
+    rows = len(lengths)
+    inputs = case.make(EigenRange(low, low + width), 1 if packed else rows, time, rows)
+    expected = outputs_and_gradients(case, "reference", inputs, cu_seqlens)
+    found = outputs_and_gradients(case, "chunked", inputs, cu_seqlens, chunk_size=chunk)
+    for ours, reference in zip(found, expected, strict=True):
+        assert_close(ours, reference)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

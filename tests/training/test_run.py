@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from eigentrack.models import load_model
 from eigentrack.training.checkpoint import checkpoints
@@ -89,22 +90,63 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(tmp_path: Path) -> None:
     run_training(CONFIG, tmp_path / "run", resume=True, say=said.append)
     assert len(said) == 1
     assert newest.name in said[0]
-    assert "falling back to the one before" in said[0]
+    assert "going back to what was before it" in said[0]
     assert_same_run(tmp_path / "whole", tmp_path / "run")
 
 
-def test_a_full_disk_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from eigentrack.training import run
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(run, "save_checkpoint", full)
+def test_an_incomplete_checkpoint_changes_nothing(tmp_path: Path) -> None:
+    """All of it is checked before any of it is loaded: the run then starts afresh, from fresh weights."""
+    run_training(CONFIG, tmp_path / "whole")
+    run_training(CONFIG, tmp_path / "run")
+    oldest, newest = checkpoints(tmp_path / "run" / CHECKPOINTS)
+    oldest.unlink()
+    tensors = load_file(newest)
+    del tensors["random"]
+    save_file(tensors, newest, metadata={"step": "40"})
     said: list[str] = []
-    result = run_training(CONFIG, tmp_path / "run", say=said.append)
-    assert result.steps == 40
-    assert len(said) == 6
-    assert "the checkpoint of step 7 could not be written ([Errno 28] No space left on device)" in said[0]
+    run_training(CONFIG, tmp_path / "run", resume=True, say=said.append)
+    assert "random does not fit" in said[0]
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_full_disk_does_not_end_the_run(tmp_path: Path) -> None:
+    """A process that may not write files larger than 3800 bytes: no checkpoint fits, and each is named."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG.to_json()))
+    script = (
+        "import resource, signal, sys\n"
+        "from pathlib import Path\n"
+        "from eigentrack.training.run import load_run_file, run_training\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (3800, 3800))\n"
+        "folder = Path(sys.argv[1])\n"
+        "try:\n"
+        "    run_training(load_run_file(folder / 'config.json'), folder / 'run')\n"
+        "except OSError as error:\n"
+        "    print('at the end:', error)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, cwd=ROOT, check=False)
+    said = result.stdout.splitlines()
+    assert result.returncode == 0, result.stderr
+    assert "the checkpoint of step 7 could not be written" in said[0]
+    assert sum("could not be written" in line for line in said) == 7  # six checkpoints and the model
+    assert said[-1].startswith("at the end:")
+    assert len((tmp_path / "run" / METRICS_FILE).read_text().splitlines()) == 40
+
+
+def test_a_run_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    bad_heads = replace(CONFIG, model={**CONFIG.model, "mixer_options": {"heads": 5}})
+    with pytest.raises(ValueError, match="must be a multiple of heads=5"):
+        run_training(bad_heads, tmp_path / "run")
+    with pytest.raises(ValueError, match="lengths"):
+        run_training(replace(CONFIG, task="recall"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    run_training(CONFIG, tmp_path / "run")
+
+
+def test_a_hybrid_resumes(tmp_path: Path) -> None:
+    hybrid = replace(CONFIG, model={"d_model": 8, "layers": 2, "mixer": ("deltanet", "mamba")})
+    first = run_training(hybrid, tmp_path)
+    assert run_training(hybrid, tmp_path, resume=True) == first
 
 
 def test_the_head_holds_every_answer(tmp_path: Path) -> None:

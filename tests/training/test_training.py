@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.spectrum import EigenRange
+from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.tasks.tracking import parity, word_problem
 from eigentrack.training import TrainingConfig, accuracy_between, horizon, length_curve, scaled_accuracy, train
 from eigentrack.training.loop import batch_loss, make_optimizer
@@ -30,13 +32,21 @@ def test_the_rate_warms_up_and_follows_a_cosine() -> None:
     assert rates[110] == pytest.approx(0.2)
 
 
-def test_weight_decay_falls_on_matrices_alone() -> None:
-    model = small_model()
+@pytest.mark.parametrize("mixer", ["mamba", "deltanet", "slstm"])
+def test_weight_decay_falls_on_matrices_that_multiply_activations(mixer: str) -> None:
+    options = {"learn_initial_state": True} if mixer != "slstm" else {}
+    model = SequenceModel(ModelConfig(vocab_size=3, d_model=16, layers=1, mixer=mixer, mixer_options=options))
     decayed, plain = make_optimizer(model, TrainingConfig(steps=1, batch=1, lengths=(1, 1), warmup=0)).param_groups
-    assert all(weight.ndim >= 2 for weight in decayed["params"])
-    assert all(weight.ndim < 2 for weight in plain["params"])
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    spared = {names[id(weight)].rpartition(".mixer.")[2] for weight in plain["params"]}
     assert (decayed["weight_decay"], plain["weight_decay"]) == (0.01, 0.0)
-    assert len(decayed["params"]) + len(plain["params"]) == len(list(model.parameters()))
+    assert len(decayed["params"]) + len(plain["params"]) == len(names)
+    expected = {
+        "mamba": {"log_rate", "skip", "dt_proj.bias", "convolution.weight", "convolution.bias", "initial_memory"},
+        "deltanet": {"convolution.weight", "norm.weight", "initial_memory"},
+        "slstm": {"gates.input_proj.bias", "norm.weight"},
+    }[mixer]
+    assert spared == expected | {"blocks.0.mixer_norm.weight", "blocks.0.mlp_norm.weight", "norm.weight"}
 
 
 def test_the_loss_is_the_weighted_cross_entropy() -> None:
@@ -60,7 +70,7 @@ def test_training_is_reproducible_and_reports_every_step() -> None:
 
 
 def test_a_short_training_learns_parity_in_the_wide_range_only() -> None:
-    config = TrainingConfig(steps=120, batch=64, lengths=(3, 20), learning_rate=1e-2, label_smoothing=0.1)
+    config = TrainingConfig(steps=200, batch=64, lengths=(3, 20), learning_rate=1e-2, label_smoothing=0.1)
     reached = []
     for eigenvalues in (EigenRange(0, 1), EigenRange(-1, 1)):
         model = small_model(eigenvalues)
@@ -76,7 +86,8 @@ def test_streaming_in_pieces_changes_nothing() -> None:
     task = word_problem("S3", begin_token=True, tokens_per_letter=2)
     model = SequenceModel(ModelConfig(vocab_size=task.vocab_size, d_model=16, layers=1, mixer="mamba"))
     curve = length_curve(model, task, 20, sequences=64, seed=1, piece=10)
-    tokens, targets = (torch.cat(parts, 1) for parts in zip(*task.stream(64, 20, piece=10, seed=1), strict=True))
+    pieces = task.stream(64, 20, piece=10, seed=derived_seed(1, "test"))
+    tokens, targets = (torch.cat(parts, 1) for parts in zip(*pieces, strict=True))
     with torch.no_grad():
         right = model(tokens)[0][..., : task.classes].argmax(-1) == targets
     assert torch.allclose(curve.accuracy, right.float().mean(0)[1:])
@@ -89,10 +100,18 @@ def test_accuracy_at_the_asked_positions() -> None:
     model, task = small_model(), parity(last_weight=1.0)
     with torch.no_grad():
         model.head.weight.zero_()
-    found = accuracy_between(model, task, (3, 9), sequences=512, seed=0)
-    batches = [task.sample(256, (3, 9), seed=0, step=step) for step in range(2)]
-    even = [(batch.targets[batch.weight > 0] == 0).float().mean() for batch in batches]
-    assert found == pytest.approx(torch.stack(even).mean().item(), abs=1e-6)
+    found = accuracy_between(model, task, (3, 9), sequences=300, seed=0)
+    batch = task.sample(300, (3, 9), seed=derived_seed(0, "test"), step=0)
+    assert found.answers == pytest.approx((batch.targets[batch.weight > 0] == 0).float().mean().item(), abs=1e-6)
+    assert found.sequences == pytest.approx(found.answers, abs=1e-6)  # one answer a sequence
+    every = accuracy_between(model, parity(last_weight=0.0), (3, 9), sequences=300, seed=0)
+    assert 0 < every.sequences < every.answers < 1
+
+
+def test_training_validation_and_test_never_share_their_numbers() -> None:
+    seeds = {derived_seed(seed, purpose) for seed in range(50) for purpose in ("training", "validation", "test")}
+    assert len(seeds) == 150
+    assert derived_seed(3, "test") == derived_seed(3, "test")
 
 
 def test_horizon_and_scaled_accuracy() -> None:
@@ -105,7 +124,25 @@ def test_horizon_and_scaled_accuracy() -> None:
 def test_bad_values_are_named() -> None:
     with pytest.raises(ValueError, match="steps=0 must be"):
         TrainingConfig(steps=0, batch=1, lengths=(1, 1))
-    with pytest.raises(ValueError, match="warmup=20 must lie between 0 and steps=5"):
+    with pytest.raises(ValueError, match="warmup=20 must be between 0 and steps=5"):
         TrainingConfig(steps=5, batch=1, lengths=(1, 1))
-    with pytest.raises(ValueError, match=r"learning_rate=0.0 must be positive"):
-        TrainingConfig(steps=50, batch=1, lengths=(1, 1), learning_rate=0.0)
+    with pytest.raises(ValueError, match=r"lengths=\(1,\) must be two numbers"):
+        TrainingConfig(steps=50, batch=1, lengths=(1,))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("learning_rate", 0.0),
+        ("learning_rate", math.inf),
+        ("final_rate", -3.0),
+        ("weight_decay", -0.1),
+        ("betas", (0.9, 1.0)),
+        ("clip", -1.0),
+        ("label_smoothing", 2.0),
+        ("seed", "a"),
+    ],
+)
+def test_every_setting_is_checked(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name}="):
+        TrainingConfig(**{"steps": 50, "batch": 1, "lengths": (1, 1), name: value})

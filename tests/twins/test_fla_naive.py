@@ -9,14 +9,12 @@ import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
+import fla
 import pytest
 import torch
 from torch import Tensor
 
 from eigentrack.recurrence import delta_rule, gated_linear
-
-fla = pytest.importorskip("fla")
-pytest.importorskip("einops")
 
 BATCH, TIME, HEADS, KEY, VALUE = 2, 128, 3, 16, 5
 SCALE = KEY**-0.5  # they scale q inside

@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from transformers import Mamba2Config, Mamba2ForCausalLM
+from transformers.models.mamba2 import modeling_mamba2
 
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.spectrum import EigenRange
-
-pytest.importorskip("transformers")
-
-from transformers import Mamba2Config, Mamba2ForCausalLM
-from transformers.models.mamba2 import modeling_mamba2
 
 VOCABULARY, LAYERS, TIME = 19, 2, 70
 TOKENS = torch.randint(VOCABULARY, (2, TIME), generator=torch.Generator().manual_seed(1))

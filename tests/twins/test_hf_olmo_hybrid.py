@@ -9,16 +9,13 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from transformers import OlmoHybridConfig, OlmoHybridForCausalLM
+from transformers.models.olmo_hybrid import modeling_olmo_hybrid
 
 from eigentrack.layers import DeltaNet
 from eigentrack.layers.unit_keys import unit
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.spectrum import EigenRange
-
-pytest.importorskip("transformers")
-
-from transformers import OlmoHybridConfig, OlmoHybridForCausalLM
-from transformers.models.olmo_hybrid import modeling_olmo_hybrid
 
 VOCABULARY, LAYERS, TIME, WIDTH, HEADS, KEY, VALUE = 19, 2, 70, 12, 3, 16, 6
 TOKENS = torch.randint(VOCABULARY, (2, TIME), generator=torch.Generator().manual_seed(1))

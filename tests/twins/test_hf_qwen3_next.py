@@ -10,15 +10,12 @@ import inspect
 import pytest
 import torch
 from torch import Tensor
+from transformers import Qwen3NextConfig
+from transformers.models.qwen3_next import modeling_qwen3_next
 
 from eigentrack.layers import DeltaNet
 from eigentrack.recurrence import delta_rule
 from eigentrack.spectrum import EigenRange
-
-pytest.importorskip("transformers")
-
-from transformers import Qwen3NextConfig
-from transformers.models.qwen3_next import modeling_qwen3_next
 
 BATCH, HEADS, KEY, VALUE, WIDTH = 2, 3, 16, 5, 12
 THEIR_FORMS = ["torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule"]
