@@ -78,7 +78,7 @@ def twins(seed: int) -> list[Twin]:
         "Mamba",
         replace(model, mixer="mamba", mixer_options={"state_size": 4, "conv": 0}),
         parity(last_weight=0.0),
-        replace(training, steps=500, batch=64),
+        replace(training, steps=300),
     )
     return [
         replace(twin, model=replace(twin.model, eigenvalues=eigenvalues))
