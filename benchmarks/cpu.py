@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import json
 import statistics
 import time
 import warnings
@@ -23,7 +22,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from eigentrack.experiments.provenance import provenance
-from eigentrack.models.storage import write_atomically
+from eigentrack.models.storage import write_json
 from eigentrack.recurrence import delta_rule, gated_linear, selective_scan
 from eigentrack.spectrum import EigenRange
 
@@ -47,8 +46,7 @@ def main() -> None:
     for row in rows:
         print(row["line"])
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"benchmark": "cpu", "provenance": provenance(), "rows": rows}, indent=2) + "\n"
-    write_atomically(arguments.out, lambda path: Path(path).write_text(text))
+    write_json(arguments.out, {"benchmark": "cpu", "provenance": provenance(), "rows": rows})
     print(f"written: {arguments.out}")
 
 

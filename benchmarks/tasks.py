@@ -6,7 +6,6 @@ python benchmarks/tasks.py [--out results/tasks.json] [--batch 256] [--time 40] 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import torch
 
 from eigentrack.experiments.provenance import provenance
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.models.storage import write_atomically
+from eigentrack.models.storage import write_json
 from eigentrack.tasks import Task
 from eigentrack.tasks.registry import make_task
 from eigentrack.training import TrainingConfig
@@ -48,8 +47,7 @@ def main() -> None:
     for row in rows:
         print(row["line"])
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"benchmark": "tasks", "provenance": provenance(), "rows": rows}, indent=2) + "\n"
-    write_atomically(arguments.out, lambda path: Path(path).write_text(text))
+    write_json(arguments.out, {"benchmark": "tasks", "provenance": provenance(), "rows": rows})
     print(f"written: {arguments.out}")
 
 

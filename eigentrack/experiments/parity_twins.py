@@ -5,7 +5,6 @@ The twins differ in nothing but the range: same weights at the start, same batch
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import torch
 
 from eigentrack.experiments.provenance import provenance
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.models.storage import write_atomically
+from eigentrack.models.storage import write_atomically, write_json
 from eigentrack.spectrum import EigenRange
 from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.tracking import parity
@@ -135,8 +134,7 @@ def write_report(outcomes: list[Outcome], folder: Path) -> tuple[Path, Path]:
     """The JSON and the plot."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers, picture = folder / "figure1.json", folder / "figure1.png"
-    text = json.dumps(to_json(outcomes), indent=2) + "\n"
-    write_atomically(numbers, lambda path: Path(path).write_text(text))
+    write_json(numbers, to_json(outcomes))
     write_atomically(picture, lambda path: plot(outcomes, path))
     return numbers, picture
 

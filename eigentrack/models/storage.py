@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -23,8 +24,7 @@ def save_model(model: SequenceModel, folder: str | Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     # weights first: a folder with a configuration is complete
     write_tensors(folder / WEIGHTS_FILE, stored_weights(model), {"format": "pt"})
-    text = json.dumps(model.config.to_json(), indent=2) + "\n"
-    write_atomically(folder / CONFIG_FILE, lambda path: Path(path).write_text(text))
+    write_json(folder / CONFIG_FILE, model.config.to_json())
 
 
 def load_model(folder: str | Path, device: str | torch.device = "cpu") -> SequenceModel:
@@ -70,6 +70,11 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, values: Any) -> None:
+    text = json.dumps(values, indent=2) + "\n"
+    write_atomically(path, lambda temporary: Path(temporary).write_text(text))
 
 
 def _umask() -> int:

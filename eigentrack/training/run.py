@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import torch
 
 from eigentrack.models import ModelConfig, SequenceModel, save_model
-from eigentrack.models.storage import write_atomically
+from eigentrack.models.storage import write_atomically, write_json
 from eigentrack.tasks import Task
 from eigentrack.tasks.registry import make_task
 from eigentrack.training.checkpoint import load_checkpoint, save_checkpoint
@@ -154,8 +154,7 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool) -> None:
             raise ValueError(f"{folder} holds a run with another configuration: name another folder")
         return
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(config.to_json(), indent=2) + "\n"
-    write_atomically(folder / RUN_FILE, lambda path: Path(path).write_text(text))
+    write_json(folder / RUN_FILE, config.to_json())
 
 
 def _as_stored(config: RunConfig) -> Any:
@@ -165,10 +164,19 @@ def _as_stored(config: RunConfig) -> Any:
 def _metrics_up_to(folder: Path, step: int) -> list[dict[str, float]]:
     """The metrics of the steps that are done; what was written after the checkpoint is cut off, and written again."""
     path = folder / METRICS_FILE
-    history = [json.loads(line) for line in path.read_text().splitlines()[:step]] if path.exists() else []
+    lines = path.read_text().splitlines() if path.exists() else []
+    # by step, not by place: a full disk may have lost a line, or a part of one
+    history = [metrics for line in lines if (metrics := _parsed(line)) is not None and metrics["step"] <= step]
     text = "".join(json.dumps(metrics) + "\n" for metrics in history)
     write_atomically(path, lambda temporary: Path(temporary).write_text(text))
     return history
+
+
+def _parsed(line: str) -> dict[str, float] | None:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        return None
 
 
 def _solved_streak(history: list[dict[str, float]]) -> int:

@@ -109,6 +109,22 @@ def test_an_incomplete_checkpoint_changes_nothing(tmp_path: Path) -> None:
     assert_same_run(tmp_path / "whole", tmp_path / "run")
 
 
+def test_lost_and_torn_metrics_do_not_stop_a_run_from_going_on(tmp_path: Path) -> None:
+    def interrupt(step: int, _: dict[str, float]) -> None:
+        if step == 24:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run_training(CONFIG, tmp_path, report=interrupt)
+    lines = (tmp_path / METRICS_FILE).read_text().splitlines()
+    del lines[3]
+    lines[5] = lines[5][:10]
+    (tmp_path / METRICS_FILE).write_text("\n".join(lines) + '\n{"step": 25, "lo')
+    run_training(CONFIG, tmp_path, resume=True)
+    steps = [json.loads(line)["step"] for line in (tmp_path / METRICS_FILE).read_text().splitlines()]
+    assert steps == [step for step in range(1, 41) if step not in (4, 7)]
+
+
 def test_a_full_disk_does_not_end_the_run(tmp_path: Path) -> None:
     """A process that may not write files larger than 3800 bytes: no checkpoint fits, and each is named."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIG.to_json()))
