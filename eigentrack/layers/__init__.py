@@ -1,6 +1,7 @@
 """The mixers, by the names that configurations use."""
 
 from eigentrack.layers.attention import Attention as Attention
+from eigentrack.layers.convolution import Convolution as Convolution
 from eigentrack.layers.delta_net import DeltaNet as DeltaNet
 from eigentrack.layers.dense import Dense as Dense
 from eigentrack.layers.gla import GLA as GLA
@@ -23,4 +24,5 @@ MIXERS: dict[str, type[Mixer]] = {
     "slstm": SLSTM,
     "lstm": LSTM,
     "attention": Attention,
+    "convolution": Convolution,
 }

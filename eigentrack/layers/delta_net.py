@@ -23,7 +23,11 @@ from eigentrack.spectrum import EigenRange
 
 
 class DeltaNet(LinearMixer):
-    """`eigenvalues` bounds each factor's eigenvalue along its key; `gate` is the range of the gate, or None for no gate."""
+    """`eigenvalues` bounds each factor's eigenvalue along its key; `gate` is the range of the gate, or None for no gate.
+
+    `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm or scale, so that
+    weights which are set, not learned, can be exact.
+    """
 
     eigenvalues: EigenRange
 
@@ -41,6 +45,7 @@ class DeltaNet(LinearMixer):
         key_norm: bool = True,
         output_gate: bool = False,
         learn_initial_state: bool = False,
+        bare: bool = False,
         norm_eps: float = 1e-5,
         backend: str = "auto",
     ) -> None:
@@ -53,7 +58,7 @@ class DeltaNet(LinearMixer):
         convolution = optional_convolution(sum(widths), conv)
         super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
         self.heads, self.key_dim, self.value_dim, self.householders = heads, key_dim, value_dim, householders
-        self.gate, self.key_norm = gate, key_norm
+        self.gate, self.key_norm, self.bare = gate, key_norm, bare
         self._widths = widths
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
@@ -63,7 +68,7 @@ class DeltaNet(LinearMixer):
             self.gate_log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
             self.gate_bias = nn.Parameter(initial_time_step_bias(heads))
         self.output_gate_proj = nn.Linear(d_model, heads * value_dim, bias=False) if output_gate else None
-        self.norm = RMSNorm(value_dim, eps=norm_eps)
+        self.norm = nn.Identity() if bare else RMSNorm(value_dim, eps=norm_eps)
         self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
 
     def _mix(
@@ -94,10 +99,12 @@ class DeltaNet(LinearMixer):
     ) -> tuple[Float[Tensor, "B T H K"], Float[Tensor, "B T H n K"], Float[Tensor, "B T H n V"], Tensor | None]:
         qkv = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
         qkv, window = self._convolve(qkv, window, cu_seqlens)
-        q, k, v = F.silu(qkv).split(self._widths, dim=-1)
+        q, k, v = (qkv if self.bare else F.silu(qkv)).split(self._widths, dim=-1)
         q = q.unflatten(-1, (self.heads, self.key_dim))
         k = k.unflatten(-1, (self.heads, self.householders, self.key_dim))
         v = v.unflatten(-1, (self.heads, self.householders, self.value_dim))
+        if self.bare:
+            return q, k, v, window
         if self.key_norm:
             q, k = unit(gate_precision(q)).to(q.dtype), unit(gate_precision(k))
         return q * self.key_dim**-0.5, k, v, window

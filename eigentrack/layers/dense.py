@@ -31,12 +31,14 @@ class Dense(LinearMixer):
         eigenvalues: EigenRange | None = None,
         conv: int = 0,
         learn_initial_state: bool = False,
+        bare: bool = False,
         backend: str = "auto",
     ) -> None:
         require_positive(d_model=d_model, heads=heads, state_size=state_size)
         memory_shape = (heads, state_size, state_size)
         convolution = optional_convolution(d_model, conv)
         super().__init__(d_model, backend, memory_shape, eigenvalues, learn_initial_state, convolution)
+        self.bare = bare
         self.matrix_proj = nn.Linear(d_model, heads * state_size**2)
         self.matrix_proj.bias.data = (
             torch.eye(state_size).flatten().repeat(heads)
@@ -55,7 +57,8 @@ class Dense(LinearMixer):
         matrices, window = self._matrices(x, state.window, cu_seqlens)
         states, memory = dense_scan(matrices, initial_state=state.memory[0], cu_seqlens=cu_seqlens, backend=backend)
         read = states.flatten(-2)
-        read = read / torch.linalg.vector_norm(read, dim=-1, keepdim=True).clamp_min(1.0)
+        if not self.bare:
+            read = read / torch.linalg.vector_norm(read, dim=-1, keepdim=True).clamp_min(1.0)
         return self.out_proj(read.flatten(-2).to(x.dtype)), MixerState((memory,), window)
 
     def transitions(

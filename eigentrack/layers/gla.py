@@ -20,7 +20,10 @@ from eigentrack.spectrum import EigenRange
 
 
 class GLA(LinearMixer):
-    """`gate_temperature` τ keeps the gates near the top of the range at the start of training."""
+    """`gate_temperature` τ keeps the gates near the top of the range at the start of training.
+
+    `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm, scale or output gate.
+    """
 
     eigenvalues: EigenRange
 
@@ -37,6 +40,7 @@ class GLA(LinearMixer):
         conv: int = 0,
         key_norm: bool = False,
         learn_initial_state: bool = False,
+        bare: bool = False,
         norm_eps: float = 1e-5,
         backend: str = "auto",
     ) -> None:
@@ -48,13 +52,13 @@ class GLA(LinearMixer):
         widths = [heads * key_dim, heads * key_dim, heads * value_dim]  # q, k, v
         convolution = optional_convolution(sum(widths), conv)
         super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
-        self.heads, self.gate_temperature, self.key_norm = heads, gate_temperature, key_norm
+        self.heads, self.gate_temperature, self.key_norm, self.bare = heads, gate_temperature, key_norm, bare
         self._widths = widths
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.gate_proj = nn.Sequential(nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, heads * key_dim))
-        self.output_gate_proj = nn.Linear(d_model, heads * value_dim, bias=False)
-        self.norm = RMSNorm(value_dim, eps=norm_eps)
+        self.output_gate_proj = None if bare else nn.Linear(d_model, heads * value_dim, bias=False)
+        self.norm = nn.Identity() if bare else RMSNorm(value_dim, eps=norm_eps)
         self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
 
     def _mix(
@@ -62,10 +66,10 @@ class GLA(LinearMixer):
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         qkv = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
         qkv, window = self._convolve(qkv, state.window, cu_seqlens)
-        qkv = qkv if window is None else F.silu(qkv)
+        qkv = qkv if window is None or self.bare else F.silu(qkv)
         q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in qkv.split(self._widths, dim=-1))
         y, memory = gated_linear(
-            q * q.shape[-1] ** -0.5,
+            q if self.bare else q * q.shape[-1] ** -0.5,
             unit(k) if self.key_norm else k,
             v,
             self._eigenvalue(x),
@@ -73,7 +77,9 @@ class GLA(LinearMixer):
             cu_seqlens=cu_seqlens,
             backend=backend,
         )
-        y = self.norm(y) * F.silu(self.output_gate_proj(x)).unflatten(-1, (self.heads, -1))
+        y = self.norm(y)
+        if self.output_gate_proj is not None:
+            y = y * F.silu(self.output_gate_proj(x)).unflatten(-1, (self.heads, -1))
         return self.out_proj(y.flatten(-2)), MixerState((memory,), window)
 
     def transitions(
@@ -83,4 +89,6 @@ class GLA(LinearMixer):
 
     def _eigenvalue(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H K"]:
         logits = gate_precision(self.gate_proj(x)).unflatten(-1, (self.heads, -1))
+        if self.gate_temperature == 1:
+            return self.eigenvalues.eigenvalue(torch.sigmoid(logits))  # exactly ½ at 0
         return self.eigenvalues.eigenvalue(torch.exp(F.logsigmoid(logits) / self.gate_temperature))

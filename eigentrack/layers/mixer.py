@@ -25,6 +25,10 @@ class MixerState:
     memory: tuple[Tensor, ...]
     window: Tensor | None = None  # the last inputs of the short convolution, [S, width - 1, channels]
 
+    @property
+    def sequences(self) -> int:
+        return len(self.memory[0] if self.window is None else self.window)
+
     def select(self, rows: Tensor) -> MixerState:
         """The states of some of the sequences, in the order of `rows`: for beam search, or to fork a prefix."""
         memory = tuple(part.index_select(0, rows) for part in self.memory)
@@ -72,8 +76,8 @@ class Mixer(nn.Module, ABC):
         sequences = x.shape[0] if cu_seqlens is None else len(cu_seqlens) - 1
         if state is None:
             return self.initial_state(sequences)
-        if len(state.memory[0]) != sequences:
-            raise ValueError(f"{type(self).__name__}: the state holds {len(state.memory[0])} sequences, the input {sequences}")
+        if state.sequences != sequences:
+            raise ValueError(f"{type(self).__name__}: the state holds {state.sequences} sequences, the input {sequences}")
         return state
 
     def _zeros(self, *shape: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
 from eigentrack.layers import MIXERS, Mixer
@@ -12,6 +13,11 @@ from eigentrack.layers.validation import check_backend, require_positive
 from eigentrack.options import accepted_options, check_options
 from eigentrack.spectrum import EigenRange
 
+_EXPECTED = {
+    "mixer": "a name",
+    "mixer_options": "a mapping",
+    "mlp_width": "a whole number, 0 for no MLP, or None for 2*d_model",
+}
 _RANGE_OPTIONS = ("eigenvalues", "gate")  # mixer options that hold an EigenRange, [low, high] in JSON
 
 
@@ -25,7 +31,8 @@ class ModelConfig:
     mixer: str | tuple[str, ...] = "deltanet"
     eigenvalues: EigenRange = EigenRange(-1, 1)  # noqa: RUF009, it is frozen
     mixer_options: Mapping[str, Any] | tuple[Mapping[str, Any], ...] = field(default_factory=dict)
-    mlp_width: int | None = None  # None: 2 d_model; 0: no MLP
+    mlp_width: int | tuple[int, ...] | None = None  # None: 2 d_model; 0: no MLP; or one a layer
+    norm: str = "rms"  # or "none", for weights that are set and not learned
     norm_eps: float = 1e-5
     tie_embeddings: bool = False
     backend: str = "auto"
@@ -34,9 +41,9 @@ class ModelConfig:
         require_positive(vocab_size=self.vocab_size, d_model=self.d_model, layers=self.layers)
         if not isinstance(self.eigenvalues, EigenRange):
             raise ValueError(f"eigenvalues={self.eigenvalues!r} must be an EigenRange, such as EigenRange(-1, 1)")
-        if self.mlp_width is not None and (not isinstance(self.mlp_width, int) or self.mlp_width < 0):
-            raise ValueError(f"mlp_width={self.mlp_width!r} must be a whole number, 0 for no MLP, or None for 2*d_model")
-        for name, kind in (("mixer", str), ("mixer_options", Mapping)):
+        if self.norm not in ("rms", "none"):
+            raise ValueError(f"norm={self.norm!r} must be rms or none")
+        for name, kind in (("mixer", str), ("mixer_options", Mapping), ("mlp_width", (int, NoneType))):
             value = getattr(self, name)
             if isinstance(value, (list, tuple)):
                 object.__setattr__(self, name, tuple(value))
@@ -44,7 +51,9 @@ class ModelConfig:
                     raise ValueError(f"{name} lists {len(value)} entries for layers={self.layers}: give one, or one a layer")
             for entry in self._per_layer(name):
                 if not isinstance(entry, kind):
-                    raise ValueError(f"{name}={value!r} must be {'a name' if kind is str else 'a mapping'}, or one a layer")
+                    raise ValueError(f"{name}={value!r} must be {_EXPECTED[name]}, or one a layer")
+        if any(width is not None and width < 0 for width in self._per_layer("mlp_width")):
+            raise ValueError(f"mlp_width={self.mlp_width!r} must be {_EXPECTED['mlp_width']}")
         for name, options in zip(self.mixers, self.options, strict=True):
             _check_mixer(name, options)
         check_backend(self.backend)
@@ -53,6 +62,11 @@ class ModelConfig:
     def mixers(self) -> tuple[str, ...]:
         """The mixer of every layer."""
         return self._per_layer("mixer")
+
+    @property
+    def mlp_widths(self) -> tuple[int, ...]:
+        """The width of every layer's MLP; 0 where there is none."""
+        return tuple(2 * self.d_model if width is None else width for width in self._per_layer("mlp_width"))
 
     @property
     def options(self) -> tuple[Mapping[str, Any], ...]:
@@ -86,8 +100,9 @@ class ModelConfig:
             values["mixer_options"] = (
                 tuple(_decode_options(entry) for entry in options) if isinstance(options, list) else _decode_options(options)
             )
-        if isinstance(values.get("mixer"), list):
-            values["mixer"] = tuple(values["mixer"])
+        for name in ("mixer", "mlp_width"):
+            if isinstance(values.get(name), list):
+                values[name] = tuple(values[name])
         return cls(**values)
 
     def _per_layer(self, name: str) -> tuple[Any, ...]:

@@ -48,10 +48,10 @@ class GatedMLP(nn.Module):
 class Block(nn.Module):
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
-        width = 2 * config.d_model if config.mlp_width is None else config.mlp_width
-        self.mixer_norm = RMSNorm(config.d_model, eps=config.norm_eps)
+        width = config.mlp_widths[layer]
+        self.mixer_norm = _norm(config)
         self.mixer = config.build_mixer(layer)
-        self.mlp_norm = RMSNorm(config.d_model, eps=config.norm_eps) if width else None
+        self.mlp_norm = _norm(config) if width else None
         self.mlp = GatedMLP(config.d_model, width) if width else None
 
     def forward(
@@ -76,7 +76,7 @@ class SequenceModel(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
-        self.norm = RMSNorm(config.d_model, eps=config.norm_eps)
+        self.norm = _norm(config)
         self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
         if config.tie_embeddings:
@@ -140,6 +140,10 @@ class SequenceModel(nn.Module):
             if low < 0 or high >= self.config.vocab_size:
                 wrong = low if low < 0 else high
                 raise ValueError(f"token {wrong} is outside the vocabulary 0..{self.config.vocab_size - 1}")
+
+
+def _norm(config: ModelConfig) -> nn.Module:
+    return RMSNorm(config.d_model, eps=config.norm_eps) if config.norm == "rms" else nn.Identity()
 
 
 def _draw(logits: Float[Tensor, "B vocab"], temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from eigentrack.layers import MIXERS, Dense, Mixer
+from eigentrack.layers import MIXERS, DeltaNet, Dense, Mixer
 from eigentrack.spectrum import EigenRange
 
 D_MODEL = 12
@@ -22,17 +22,24 @@ LINEAR = [
     ("gla", {"heads": 3, "eigenvalues": NARROW}),
     ("gla", {"heads": 3, "eigenvalues": WIDE, "conv": 4, "learn_initial_state": True, "gate_temperature": 1.0}),
     ("gla", {"heads": 2, "eigenvalues": ODD, "key_norm": True}),
+    ("gla", {"heads": 2, "eigenvalues": WIDE, "bare": True}),
     ("deltanet", {"heads": 3, "eigenvalues": NARROW}),
     ("deltanet", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "learn_initial_state": True}),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 3, "gate": WIDE, "output_gate": True}),
     ("deltanet", {"heads": 2, "eigenvalues": ODD, "gate": NARROW, "key_dim": 5, "value_dim": 3, "conv": 2}),
+    ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 2, "gate": NARROW, "conv": 0, "bare": True}),
     ("mlstm", {"heads": 3, "eigenvalues": NARROW}),
     ("mlstm", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "key_norm": True, "learn_initial_state": True}),
     ("dense", {"state_size": 4, "eigenvalues": None}),
     ("dense", {"state_size": 3, "heads": 2, "eigenvalues": WIDE, "conv": 4, "learn_initial_state": True}),
-    ("dense", {"state_size": 3, "eigenvalues": NARROW}),
+    ("dense", {"state_size": 3, "eigenvalues": NARROW, "bare": True}),
 ]
-OTHERS = [("slstm", {"heads": 3}), ("lstm", {"heads": 2}), ("attention", {"heads": 3})]
+OTHERS: list[tuple[str, dict[str, Any]]] = [
+    ("slstm", {"heads": 3}),
+    ("lstm", {"heads": 2}),
+    ("attention", {"heads": 3}),
+    ("convolution", {"channels": 5, "width": 3}),
+]
 
 
 def build(name: str, options: dict[str, Any], dtype: torch.dtype = torch.float64) -> Mixer:
@@ -44,6 +51,8 @@ def build(name: str, options: dict[str, Any], dtype: torch.dtype = torch.float64
             weight.add_(0.3 * torch.randn_like(weight))
         if isinstance(mixer, Dense) and mixer.eigenvalues is None:
             mixer.matrix_proj.weight.mul_(0.05)  # an unbounded matrix would overflow before the test is over
+        if isinstance(mixer, DeltaNet) and mixer.bare:
+            mixer.k_proj.weight.mul_(0.01)  # keys of norm below 1, as nothing normalises them
     return mixer
 
 

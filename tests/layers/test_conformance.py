@@ -137,7 +137,7 @@ def test_states_can_be_selected_and_detached(name: str, options: dict[str, Any])
     expected = torch.stack([mixer.step(token[i : i + 1], state.select(rows[i : i + 1]))[0][0] for i in range(3)])
     found, after = mixer.step(token, state.select(rows).detach())
     assert_close(found, expected)
-    assert len(after.memory[0]) == 3
+    assert after.sequences == 3
     assert not any(part.requires_grad for part in state.detach().memory)
 
 
@@ -147,7 +147,7 @@ def test_half_precision_layers_keep_a_float32_memory(name: str, options: dict[st
     y, state = mixer(x)
     exact, _ = build(name, options, torch.bfloat16).double()(x.double())
     assert y.dtype == torch.bfloat16
-    if name != "attention":
+    if name not in ("attention", "convolution"):  # their memory is a window on the input
         assert state.memory[0].dtype == torch.float32
     assert (y.double() - exact).norm() / exact.norm() < 0.05
 

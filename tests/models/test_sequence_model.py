@@ -126,7 +126,7 @@ def test_training_under_autocast(mixer: str) -> None:
         loss = torch.nn.functional.cross_entropy(logits.mT, tokens)
     gradients = torch.autograd.grad(loss, list(model.parameters()))
     assert all(torch.isfinite(gradient).all() for gradient in gradients)
-    if mixer != "attention":
+    if mixer not in ("attention", "convolution"):  # their memory is a window on the input
         assert all(layer.memory[0].dtype == torch.float32 for layer in state.layers)
     exact, _ = model(tokens)
     assert (logits.float() - exact).norm() / exact.norm() < 0.1

@@ -1,0 +1,49 @@
+"""The command line: one thin module for each command; parse, call, print.
+
+Exit code 0: done; 1: done, but the claim did not hold; 2: bad input. torch is imported by the commands that need it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from eigentrack.cli.catalogue import layers, tasks
+from eigentrack.cli.console import err, out
+from eigentrack.cli.demo import demo
+from eigentrack.cli.evaluate import evaluate
+from eigentrack.cli.train import train
+
+app = typer.Typer(
+    name="eigentrack",
+    help="Linear RNNs that can track state.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (demo, train, evaluate, tasks, layers):
+    app.command()(command)
+
+
+def main() -> None:
+    """Runs the command line; a bad value becomes one line, never a trace (set EIGENTRACK_TRACE=1 to see it)."""
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        if os.environ.get("EIGENTRACK_TRACE"):
+            raise
+        err.print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+@app.callback(invoke_without_command=True)
+def version(show: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False) -> None:
+    if show:
+        from eigentrack import __version__
+
+        out.print(__version__, highlight=False)
+        raise typer.Exit

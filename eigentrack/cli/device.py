@@ -1,0 +1,18 @@
+"""The --device option."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+
+
+def check_device(device: str) -> None:
+    import torch
+
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise ValueError(f"--device {device} is not to be had here; cpu always is") from None

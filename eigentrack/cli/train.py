@@ -1,0 +1,117 @@
+"""eigentrack train."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from eigentrack.cli.console import err, out
+from eigentrack.cli.device import Device, check_device
+
+
+def train(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Option("--out", help="The run's folder: metrics, checkpoints and the model.")],
+    config: Annotated[Path | None, typer.Option(help="A run.json of another run, instead of the options below.")] = None,
+    task: Annotated[str, typer.Option(help="One of `eigentrack tasks`.")] = "parity",
+    task_option: Annotated[list[str] | None, typer.Option(help="As name=value; may be repeated.")] = None,
+    layer: Annotated[str, typer.Option(help="One of `eigentrack layers`.")] = "deltanet",
+    layer_option: Annotated[list[str] | None, typer.Option(help="As name=value; may be repeated.")] = None,
+    eigenvalues: Annotated[str, typer.Option(help="The range, as low,high.")] = "-1,1",
+    layers_count: Annotated[int, typer.Option("--layers", help="How many blocks.")] = 1,
+    d_model: Annotated[int, typer.Option(help="Width of the model.")] = 32,
+    steps: Annotated[int, typer.Option(help="At most so many steps.")] = 1000,
+    batch: Annotated[int, typer.Option(help="Sequences a step.")] = 128,
+    lengths: Annotated[str, typer.Option(help="Shortest and longest training sequence.")] = "3,40",
+    learning_rate: Annotated[float, typer.Option("--lr", help="Peak learning rate.")] = 1e-2,
+    label_smoothing: Annotated[float, typer.Option(help="Of the targets.")] = 0.1,
+    seed: Annotated[int, typer.Option(help="Of the weights and of the batches.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    device: Device = "cpu",
+) -> None:
+    """Train any layer, in any eigenvalue range, on any task; stops when solved. Killed at any moment, it resumes.
+
+    Example: eigentrack train --task group --task-option name=S3 --layer deltanet --eigenvalues -1,1 --out runs/s3
+    """
+    from eigentrack.spectrum import EigenRange
+    from eigentrack.training.run import RUN_FILE, RunConfig, load_run_file, run_training
+
+    check_device(device)
+    stored = config or (folder / RUN_FILE if resume and (folder / RUN_FILE).exists() else None)
+    if stored is not None:
+        _refuse_flags(context, stored, except_for=("folder", "config", "resume", "device"))
+        run_config = load_run_file(stored)
+    else:
+        chosen = EigenRange.parse(eigenvalues)
+        run_config = RunConfig.from_json(
+            {
+                "task": task,
+                "task_options": _options("--task-option", task_option),
+                "model": {
+                    "d_model": d_model,
+                    "layers": layers_count,
+                    "mixer": layer,
+                    "mixer_options": _options("--layer-option", layer_option),
+                    "eigenvalues": [chosen.low, chosen.high],
+                },
+                "training": {
+                    "steps": steps,
+                    "batch": batch,
+                    "lengths": _pair("--lengths", lengths),
+                    "learning_rate": learning_rate,
+                    "warmup": min(20, steps),
+                    "label_smoothing": label_smoothing,
+                    "seed": seed,
+                },
+            }
+        )
+    columns = BarColumn(), TextColumn("{task.completed}/{task.total}  {task.fields[said]}"), TimeRemainingColumn()
+    with Progress(*columns, console=err) as progress:
+        bar = progress.add_task("", total=run_config.training.steps, said="")
+        latest: dict[str, float] = {}
+
+        def report(step: int, metrics: dict[str, float]) -> None:
+            latest.update(metrics)
+            valid = f"  validation {latest['validation_accuracy']:.3f}" if "validation_accuracy" in latest else ""
+            progress.update(bar, completed=step, said=f"loss {metrics['loss']:.4f}{valid}")
+
+        def say(text: str) -> None:
+            progress.console.print(text, markup=False, highlight=False)
+
+        result = run_training(run_config, folder, resume=resume, device=device, report=report, say=say)
+    verdict = "solved" if result.solved else "not solved"
+    out.print(f"{verdict} after {result.steps} steps, validation accuracy {result.validation_accuracy:.4f}", highlight=False)
+    out.print(f"model: {folder / 'model'}", markup=False, highlight=False)
+
+
+def _refuse_flags(context: typer.Context, stored: Path, except_for: tuple[str, ...]) -> None:
+    """A flag beside a stored configuration would be ignored: better to say so."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in except_for and source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"{name} is given on the command line and in {stored}: leave it out, or edit the file")
+
+
+def _options(flag: str, given: list[str] | None) -> dict[str, object]:
+    """name=value pairs; a value is read as JSON where it can be, else as text."""
+    options: dict[str, object] = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ValueError(f"{flag} {text!r} must be written name=value")
+        try:
+            options[name] = json.loads(value)
+        except json.JSONDecodeError:
+            options[name] = value
+    return options
+
+
+def _pair(flag: str, text: str) -> list[int]:
+    parts = text.replace(",", " ").split()
+    if len(parts) != 2 or not all(part.isdigit() for part in parts):
+        raise ValueError(f"{flag} {text!r} must be two whole numbers, such as 3,40")
+    return [int(part) for part in parts]

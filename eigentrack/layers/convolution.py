@@ -1,0 +1,35 @@
+"""Convolution: y_t = W_out Σ_w filter_w ⊙ W_in x_{t - width + 1 + w}; linear, it sees the last `width` tokens and no others.
+
+B batch  T time  d model width
+"""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from eigentrack.layers.mixer import Mixer, MixerState
+from eigentrack.layers.short_convolution import ShortConvolution
+from eigentrack.layers.validation import require_positive
+
+
+class Convolution(Mixer):
+    """With width 2 and the filter (1, 0) it is a delay by one token."""
+
+    def __init__(self, d_model: int, *, channels: int | None = None, width: int = 4, backend: str = "auto") -> None:
+        super().__init__(d_model, backend)
+        channels = d_model if channels is None else channels
+        require_positive(channels=channels, width=width)
+        self.in_proj = nn.Linear(d_model, channels, bias=False)
+        self.convolution = ShortConvolution(channels, width, bias=False)
+        self.out_proj = nn.Linear(channels, d_model, bias=False)
+
+    def initial_state(self, sequences: int) -> MixerState:
+        return MixerState((), self.convolution.initial_window(sequences))
+
+    def _mix(
+        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+    ) -> tuple[Float[Tensor, "B T d"], MixerState]:
+        assert state.window is not None  # initial_state made it
+        y, window = self.convolution(self.in_proj(x), state.window, cu_seqlens)
+        return self.out_proj(y), MixerState((), window)
