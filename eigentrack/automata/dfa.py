@@ -75,28 +75,138 @@ class DFA:
             rows.append(tuple(row))
         return cls(alphabet, tuple(rows), frozenset(number[state] for state in found if accepts(state)))
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "states": self.states,
+            "letters": list(self.letters),
+            "transitions": [list(row) for row in self.transitions],
+            "accepting": sorted(self.accepting),
+            "start": self.start,
+        }
+
+    @classmethod
+    def from_json(cls, values: Any) -> DFA:
+        """The reverse of `to_json`; `states` and `start` may be left out, anything else that is odd is named."""
+        if not isinstance(values, dict):
+            raise ValueError(f"an automaton is an object with {', '.join(_JSON_KEYS)}, not {values!r:.60}")
+        if unknown := [key for key in values if key not in _JSON_KEYS]:
+            raise ValueError(f"key {unknown[0]!r} of the automaton is not known; there are {', '.join(_JSON_KEYS)}")
+        if missing := [key for key in ("letters", "transitions", "accepting") if key not in values]:
+            raise ValueError(f"the automaton lacks {missing[0]!r}")
+        letters, rows = _list_of(str, "letters", values["letters"]), _list_of(list, "transitions", values["transitions"])
+        states = values.get("states", len(rows))
+        if not _is(int, states) or states != len(rows):
+            raise ValueError(f"states={states!r} but transitions has {len(rows)} rows")
+        for state, row in enumerate(rows):
+            if len(row) < len(letters) or None in row:
+                letter = letters[row.index(None) if None in row else len(row)]
+                raise ValueError(
+                    f"state {state} has no transition for letter {letter!r}: send it to a state that rejects for ever"
+                )
+            _list_of(int, f"transitions[{state}]", row)
+        start = values.get("start", 0)
+        if not _is(int, start):
+            raise ValueError(f"start={start!r} must be a state number")
+        accepting = _list_of(int, "accepting", values["accepting"])
+        return cls(tuple(letters), tuple(map(tuple, rows)), frozenset(accepting), start)
+
+
+_JSON_KEYS = ("states", "letters", "transitions", "accepting", "start")
+_TYPE_NAMES = {str: "strings", int: "state numbers", list: "lists"}
+
+
+def _is(kind: type, value: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _list_of(kind: type, name: str, values: Any) -> list[Any]:
+    if not isinstance(values, list):
+        raise ValueError(f"{name}={values!r:.60} must be a list of {_TYPE_NAMES[kind]}")
+    if bad := [value for value in values if not _is(kind, value)]:
+        raise ValueError(f"{name} must hold {_TYPE_NAMES[kind]}, not {bad[0]!r:.60}")
+    return values
+
 
 def minimal(dfa: DFA) -> DFA:
-    """The smallest DFA of the same language: unreachable states dropped, equivalent ones merged (Moore)."""
+    """The smallest DFA of the same language: unreachable states dropped, equivalent ones merged (Hopcroft).
+
+    States are numbered in the order of a search from the start, so that equal languages give equal objects.
+    """
+    column = {letter: place for place, letter in enumerate(dfa.letters)}
     reachable = DFA.from_function(
         dfa.letters,
         dfa.start,
-        lambda state, letter: dfa.transitions[state][dfa.letters.index(letter)],
+        lambda state, letter: dfa.transitions[state][column[letter]],
         lambda state: state in dfa.accepting,
     )
-    block = [int(state in reachable.accepting) for state in range(reachable.states)]
-    while True:
-        signatures = [(block[s], *(block[t] for t in reachable.transitions[s])) for s in range(reachable.states)]
-        names: dict[tuple[int, ...], int] = {}
-        refined = [names.setdefault(signature, len(names)) for signature in signatures]
-        if len(names) == len(set(block)):
-            break
-        block = refined
-    # numbered in the order of a search from the start, so that equal languages give equal objects
-    member = {b: block.index(b) for b in set(block)}
+    block_of = _equivalence_classes(reachable)
+    member = {block: state for state, block in enumerate(block_of)}
     return DFA.from_function(
         reachable.letters,
-        block[reachable.start],
-        lambda b, letter: block[reachable.transitions[member[b]][reachable.letters.index(letter)]],
-        lambda b: member[b] in reachable.accepting,
+        block_of[reachable.start],
+        lambda block, letter: block_of[reachable.transitions[member[block]][column[letter]]],
+        lambda block: member[block] in reachable.accepting,
     )
+
+
+def _equivalence_classes(dfa: DFA) -> list[int]:
+    """For every state the number of its block: two states share one if no word tells them apart."""
+    sources: list[list[list[int]]] = [[[] for _ in range(dfa.states)] for _ in dfa.letters]
+    for state, row in enumerate(dfa.transitions):
+        for letter, target in enumerate(row):
+            sources[letter][target].append(state)
+    blocks = [set(dfa.accepting), set(range(dfa.states)) - dfa.accepting]
+    block_of = [int(state not in dfa.accepting) for state in range(dfa.states)]
+    waiting = {0, 1}
+    while waiting:
+        splitter = list(blocks[waiting.pop()])
+        for into in sources:
+            hits: dict[int, set[int]] = {}
+            for target in splitter:
+                for state in into[target]:
+                    hits.setdefault(block_of[state], set()).add(state)
+            for block, members in hits.items():
+                if len(members) == len(blocks[block]):
+                    continue
+                new = len(blocks)
+                blocks[block] -= members
+                blocks.append(members)
+                for state in members:
+                    block_of[state] = new
+                # splitting by one half and by the whole splits by the other half too: the smaller one will do
+                waiting.add(new if block in waiting or len(members) <= len(blocks[block]) else block)
+    return block_of
+
+
+def same_language(x: DFA, y: DFA) -> tuple[str, ...] | None:
+    """None if both accept the same words, otherwise a shortest word that only one of them accepts.
+
+    A breadth-first search through pairs of states (Hopcroft & Karp): a pair that follows from earlier ones by transitivity is
+    skipped. If a word tells such a pair apart, it also tells apart one of the earlier pairs, so none that is shorter is missed.
+    """
+    if set(x.letters) != set(y.letters):
+        raise ValueError(f"the alphabets differ: {', '.join(x.letters)} and {', '.join(y.letters)}")
+    columns = [(letter, x.letters.index(letter), y.letters.index(letter)) for letter in x.letters]
+    leader = list(range(x.states + y.states))  # of each set of states that must be equivalent; y's come after x's
+
+    def find(state: int) -> int:
+        while leader[state] != state:
+            leader[state] = state = leader[leader[state]]
+        return state
+
+    leader[x.states + y.start] = x.start
+    pairs: list[tuple[int, int, int, str]] = [(x.start, y.start, -1, "")]  # with the pair before and the letter between
+    for number, (p, q, _, _) in enumerate(pairs):  # grows while it is read
+        if (p in x.accepting) != (q in y.accepting):
+            word: list[str] = []
+            while number:
+                _, _, number, letter = pairs[number]
+                word.append(letter)
+            return tuple(reversed(word))
+        for letter, in_x, in_y in columns:
+            p_next, q_next = x.transitions[p][in_x], y.transitions[q][in_y]
+            a, b = find(p_next), find(x.states + q_next)
+            if a != b:
+                leader[b] = a
+                pairs.append((p_next, q_next, number, letter))
+    return None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 
 from eigentrack.automata.dfa import DFA, minimal
+from eigentrack.automata.machines import MACHINES
 
 
 @cache
@@ -16,13 +17,43 @@ def language(name: str) -> DFA:
     return minimal(LANGUAGES[name][1]())
 
 
-def _cycle(word: str, letters: str) -> DFA:
-    """(word)*: how far into the word we are; None once it went wrong."""
+def _star(letters: str, *blocks: str) -> DFA:
+    """(block|block|…)*, no block the beginning of another: what we have read of a block; None once it went wrong."""
 
-    def step(place: int | None, letter: str) -> int | None:
-        return (place + 1) % len(word) if place is not None and word[place] == letter else None
+    def step(read: str | None, letter: str) -> str | None:
+        if read is None or not any(block.startswith(read + letter) for block in blocks):
+            return None
+        return "" if read + letter in blocks else read + letter
 
-    return DFA.from_function(letters, 0, step, lambda place: place == 0)
+    return DFA.from_function(letters, "", step, lambda read: read == "")
+
+
+def _last_letters(letters: str, length: int, accepts: Callable[[str], bool]) -> DFA:
+    return DFA.from_function(letters, "", lambda last, letter: (last + letter)[-length:], accepts)
+
+
+def _first_letters(letters: str, length: int, accepts: Callable[[str], bool]) -> DFA:
+    return DFA.from_function(letters, "", lambda first, letter: (first + letter)[:length], accepts)
+
+
+def _subword(letters: str, word: str) -> DFA:
+    """The letters of the word occur in this order, others between them: how many of them we have met."""
+
+    def step(met: int, letter: str) -> int:
+        return met + (met < len(word) and word[met] == letter)
+
+    return DFA.from_function(letters, 0, step, lambda met: met == len(word))
+
+
+def _factor_ab(letters: str) -> DFA:
+    def step(last: str, letter: str) -> str:
+        return last if last == "ab" else "ab" if last + letter == "ab" else letter
+
+    return DFA.from_function(letters, "", step, lambda last: last == "ab")
+
+
+def _exactly_one_a() -> DFA:
+    return DFA.from_function("ab", 0, lambda count, letter: min(count + (letter == "a"), 2), lambda count: count == 1)
 
 
 def _tomita3() -> DFA:
@@ -109,10 +140,6 @@ def _last_written() -> DFA:
     return DFA.from_function("01i", 0, lambda bit, x: bit if x == "i" else int(x), lambda bit: bit == 1)
 
 
-def _resettable(modulus: int) -> DFA:
-    return DFA.from_function("1r", 0, lambda n, x: 0 if x == "r" else (n + 1) % modulus, lambda n: n == 0)
-
-
 def _even_pairs() -> DFA:
     """First and last letter agree, which is to say that ab and ba occur an even number of times together."""
     return DFA.from_function("ab", "", lambda ends, x: (ends or x)[0] + x, lambda ends: ends == "" or ends[0] == ends[-1])
@@ -122,17 +149,24 @@ def _even_pairs() -> DFA:
 LANGUAGES: dict[str, tuple[str, Callable[[], DFA]]] = {
     "parity": ("an even number of 1s", lambda: DFA.from_function("01", 0, lambda n, x: n ^ (x == "1"), lambda n: n == 0)),
     "even-pairs": ("first and last letter agree", _even_pairs),
-    "tomita1": ("1*", lambda: DFA.from_function("01", True, lambda ok, x: ok and x == "1", bool)),
-    "tomita2": ("(10)*", lambda: _cycle("10", "01")),
+    "tomita1": ("1*", lambda: _star("01", "1")),
+    "tomita2": ("(10)*", lambda: _star("01", "10")),
     "tomita3": ("no odd run of 1s is ever followed by an odd run of 0s", _tomita3),
     "tomita4": ("no 000", _tomita4),
     "tomita5": ("an even number of 0s and an even number of 1s", _tomita5),
     "tomita6": ("as many 0s as 1s modulo 3", _tomita6),
     "tomita7": ("0*1*0*1*", _tomita7),
-    "aa": ("(aa)*", lambda: _cycle("aa", "a")),
-    "aaa": ("(aaa)*", lambda: _cycle("aaa", "a")),
-    "aaaa": ("(aaaa)*", lambda: _cycle("aaaa", "a")),
-    "abab": ("(abab)*", lambda: _cycle("abab", "ab")),
+    "aa": ("(aa)*", lambda: _star("a", "aa")),
+    "aaa": ("(aaa)*", lambda: _star("a", "aaa")),
+    "aaaa": ("(aaaa)*", lambda: _star("a", "aaaa")),
+    "unary6": ("a multiple of 6 of letters a", lambda: _star("a", "a" * 6)),
+    "unary60": ("a multiple of 60 of letters a", lambda: _star("a", "a" * 60)),
+    "even-length": ("((a|b)(a|b))*", lambda: _star("ab", "aa", "ab", "ba", "bb")),
+    "abab": ("(abab)*", lambda: _star("ab", "abab")),
+    "ab-or-bbaa": ("(ab|bbaa)*", lambda: _star("ab", "ab", "bbaa")),
+    "ab-or-aabb": ("(ab|aabb)*", lambda: _star("ab", "ab", "aabb")),
+    "a-or-bb": ("(a|bb)*", lambda: _star("ab", "a", "bb")),
+    "every-second-b": ("((a|b)b)*", lambda: _star("ab", "ab", "bb")),
     "d2": ("brackets nested at most 2 deep", lambda: _bounded_dyck(1, 2)),
     "d3": ("brackets nested at most 3 deep", lambda: _bounded_dyck(1, 3)),
     "d4": ("brackets nested at most 4 deep", lambda: _bounded_dyck(1, 4)),
@@ -142,19 +176,21 @@ LANGUAGES: dict[str, tuple[str, Callable[[], DFA]]] = {
     "a-or-b-then-d": ("{a,b}* d {b,c}*", _a_or_b_then_d_then_b_or_c),
     "abcde": ("aa* bb* cc* dd* ee*", lambda: _runs("abcde", at_least_one=True)),
     "a-then-b": ("a* b*", lambda: _runs("ab", at_least_one=False)),
+    "a-before-b": ("an a, and later a b, among letters a, b, c", lambda: _subword("abc", "ab")),
+    "subword-abc": ("an a, later a b, later a c", lambda: _subword("abc", "abc")),
+    "exactly-one-a": ("a single a among letters a, b", _exactly_one_a),
+    "starts-ab": ("begins with ab", lambda: _first_letters("ab", 2, lambda first: first == "ab")),
+    "ends-ab": ("ends with ab", lambda: _last_letters("ab", 2, lambda last: last == "ab")),
+    "third-last-a": (
+        "the third letter from the end is an a",
+        lambda: _last_letters("ab", 3, lambda last: len(last) == 3 and last[0] == "a"),
+    ),
+    "contains-ab": ("ab occurs", lambda: _factor_ab("ab")),
+    "factor-ab": ("ab occurs, among letters a, b, c", lambda: _factor_ab("abc")),
     "zero-then-twos": (
         "{0,1,2}* 0 2*",
         lambda: DFA.from_function("012", 0, lambda s, x: s if x == "2" else int(x == "0"), bool),
     ),
     "flip-flop": ("the last bit written is a 1", _last_written),
-    "resettable-parity": ("an even number of 1s since the last reset", lambda: _resettable(2)),
-    "resettable-mod3": ("a multiple of 3 of 1s since the last reset", lambda: _resettable(3)),
-    "contains-ab": (
-        "ab occurs",
-        lambda: DFA.from_function("ab", "", lambda s, x: s if s == "!" else ("!" if s + x == "ab" else x), lambda s: s == "!"),
-    ),
-    "cycle5": (
-        "a walk on five places ends where it began",
-        lambda: DFA.from_function("0+-", 0, lambda p, x: (p + {"0": 0, "+": 1, "-": -1}[x]) % 5, lambda p: p == 0),
-    ),
+    **MACHINES,
 }

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from eigentrack.cli.catalogue import layers, tasks
+from eigentrack.cli.compile import compile_command, run_command, verify_command
 from eigentrack.cli.console import err, out
 from eigentrack.cli.demo import demo
 from eigentrack.cli.evaluate import evaluate
+from eigentrack.cli.explain import explain
 from eigentrack.cli.train import train
 
 app = typer.Typer(
@@ -25,8 +28,19 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, train, evaluate, tasks, layers):
-    app.command()(command)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo,
+    "train": train,
+    "evaluate": evaluate,
+    "explain": explain,
+    "compile": compile_command,
+    "verify": verify_command,
+    "run": run_command,
+    "tasks": tasks,
+    "layers": layers,
+}
+for name, command in COMMANDS.items():
+    app.command(name)(command)
 
 
 def main() -> None:

@@ -35,6 +35,42 @@ def brackets(pairs: list[str], depth: int) -> Callable[[str], bool]:
     return check
 
 
+def ends_at_zero(operations: dict[str, str], modulus: int) -> Callable[[str], bool]:
+    """The formula of every letter, applied one after the other to 0."""
+
+    formulas = {letter: eval(f"lambda x: {formula}") for letter, formula in operations.items()}
+
+    def check(word: str) -> bool:
+        x = 0
+        for letter in word:
+            x = formulas[letter](x) % modulus
+        return x == 0
+
+    return check
+
+
+def first_bit_is_zero(bits: int) -> Callable[[str], bool]:
+    def check(word: str) -> bool:
+        register = ["0"] * bits
+        for letter in word:
+            if letter in "01":
+                register[0] = letter
+            else:
+                i = {"a": 0, "b": 1}[letter]
+                register[i], register[i + 1] = register[i + 1], register[i]
+        return register[0] == "0"
+
+    return check
+
+
+def pea_comes_back(word: str) -> bool:
+    shells = ["pea", "", "", "", ""]
+    for letter in word:
+        i = "abcd".index(letter)
+        shells[i], shells[i + 1] = shells[i + 1], shells[i]
+    return shells[0] == "pea"
+
+
 # name → (known number of states, slow definition, longest word that is tried)
 KNOWN: dict[str, tuple[int, Callable[[str], bool], int]] = {
     "parity": (2, lambda w: w.count("1") % 2 == 0, 9),
@@ -65,6 +101,37 @@ KNOWN: dict[str, tuple[int, Callable[[str], bool], int]] = {
     "resettable-mod3": (3, lambda w: w.rpartition("r")[2].count("1") % 3 == 0, 9),
     "contains-ab": (3, lambda w: "ab" in w, 9),
     "cycle5": (5, lambda w: (w.count("+") - w.count("-")) % 5 == 0, 7),
+    "unary6": (6, lambda w: len(w) % 6 == 0, 30),
+    "unary60": (60, lambda w: len(w) % 60 == 0, 130),
+    "even-length": (2, lambda w: len(w) % 2 == 0, 9),
+    "ab-or-bbaa": (6, matches("(ab|bbaa)*"), 12),
+    "ab-or-aabb": (5, matches("(ab|aabb)*"), 12),
+    "a-or-bb": (3, matches("(a|bb)*"), 9),
+    "every-second-b": (3, lambda w: len(w) % 2 == 0 and set(w[1::2]) <= {"b"}, 9),
+    "a-before-b": (3, matches(".*a.*b.*"), 7),
+    "subword-abc": (4, matches(".*a.*b.*c.*"), 7),
+    "exactly-one-a": (3, lambda w: w.count("a") == 1, 9),
+    "starts-ab": (4, matches("ab.*"), 9),
+    "ends-ab": (3, matches(".*ab"), 9),
+    "third-last-a": (8, matches(".*a.."), 9),
+    "factor-ab": (3, lambda w: "ab" in w, 7),
+    "z2xz3": (6, lambda w: w.count("a") % 2 == 0 == w.count("b") % 3, 9),
+    "binary-mod3": (3, lambda w: int("0" + w, 2) % 3 == 0, 9),
+    "binary-mod4": (3, lambda w: int("0" + w, 2) % 4 == 0, 9),
+    "binary-mod5": (5, lambda w: int("0" + w, 2) % 5 == 0, 9),
+    "binary-mod7": (7, lambda w: int("0" + w, 2) % 7 == 0, 9),
+    "affine-mod3": (3, ends_at_zero({"+": "x + 1", "*": "2 * x", "0": "0"}, 3), 7),
+    "affine-mod5": (5, ends_at_zero({"+": "x + 1", "*": "2 * x", "0": "0"}, 5), 7),
+    "gridworld4": (4, ends_at_zero({"l": "max(x - 1, 0)", "r": "min(x + 1, 3)"}, 4), 9),
+    "gridworld9": (9, ends_at_zero({"l": "max(x - 1, 0)", "r": "min(x + 1, 8)"}, 9), 10),
+    "swap-assign2": (4, first_bit_is_zero(2), 8),
+    "swap-assign3": (8, first_bit_is_zero(3), 6),
+    "cerny4": (4, ends_at_zero({"a": "x + 1", "b": "0 if x == 3 else x"}, 4), 9),
+    "cerny5": (5, ends_at_zero({"a": "x + 1", "b": "0 if x == 4 else x"}, 5), 9),
+    "cerny6": (6, ends_at_zero({"a": "x + 1", "b": "0 if x == 5 else x"}, 6), 9),
+    "t3": (3, ends_at_zero({"a": "x + 1", "b": "{0: 1, 1: 0}.get(x, x)", "c": "0 if x == 1 else x"}, 3), 6),
+    "t5": (5, ends_at_zero({"a": "x + 1", "b": "{0: 1, 1: 0}.get(x, x)", "c": "0 if x == 1 else x"}, 5), 6),
+    "shell-game5": (5, pea_comes_back, 6),
 }
 
 

@@ -1,0 +1,174 @@
+"""Cascade: an automaton as levels of points; the letter and the levels above choose a permutation or a reset for each level.
+
+    points'[l] = action(l, letter, points[0..l-1])[points[l]]        with the OLD points on the right
+
+`read` turns the points of all levels into the state of the automaton: read(step(s, a)) = read(s)·a for every reachable s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from eigentrack.automata.congruences import orbits
+from eigentrack.automata.dfa import DFA
+from eigentrack.automata.holonomy import holonomy
+from eigentrack.automata.image_sets import DEFAULT_LIMIT
+from eigentrack.automata.permutation_group import PermutationGroup
+from eigentrack.automata.splitting import is_permutation_or_constant
+from eigentrack.automata.tile_chains import TileChains
+
+Map = tuple[int, ...]  # the image of every point
+Points = tuple[int, ...]  # one point for each level
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level moves its points by resets and by the permutations of its group."""
+
+    group: PermutationGroup
+
+    @property
+    def points(self) -> int:
+        return self.group.points
+
+    @property
+    def group_order(self) -> int:
+        return self.group.order
+
+    @property
+    def description(self) -> str:
+        return self.group.name
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """`actions[level, letter, above]` is the map of the level's points; where there is none, the points stay.
+
+    `outputs` has the automaton's state for every reachable tuple of points. A cascade of one state has no level.
+    """
+
+    levels: tuple[Level, ...]
+    letters: int
+    start: Points
+    actions: Mapping[tuple[int, int, Points], Map]
+    outputs: Mapping[Points, int]
+
+    def __post_init__(self) -> None:
+        for (level, letter, above), images in self.actions.items():
+            points = self.levels[level].points
+            if len(images) != points or not is_permutation_or_constant(images):
+                raise ValueError(
+                    f"level {level} under letter {letter} and points {above}: {images} is no permutation and no reset"
+                )
+        if self.start not in self.outputs:
+            raise ValueError(f"start={self.start} has no state of the automaton")
+
+    def action(self, level: int, letter: int, above: Points) -> Map:
+        """What the letter does to the points of the level, if the levels above had these points before it.
+
+        Nothing, where no word leads to these points.
+        """
+        return self.actions.get((level, letter, above)) or tuple(range(self.levels[level].points))
+
+    def step(self, state: Points, letter: int) -> Points:
+        return tuple(self.action(level, letter, state[:level])[point] for level, point in enumerate(state))
+
+    def read(self, state: Points) -> int:
+        """The state of the automaton."""
+        if state not in self.outputs:
+            raise ValueError(f"no word leads to the points {state}")
+        return self.outputs[state]
+
+    def reachable(self) -> tuple[Points, ...]:
+        """All states that words lead to from the start, nearest first."""
+        return tuple(self.outputs)
+
+
+def cascade(dfa: DFA, limit: int = DEFAULT_LIMIT) -> Cascade:
+    """The holonomy cascade; a single level, if every letter is a permutation or a reset of the states.
+
+    Neither the image sets of the automaton nor the states of its cascade may be more than `limit`.
+    """
+    letters = tuple(zip(*dfa.transitions, strict=True))
+    if all(map(is_permutation_or_constant, letters)):
+        return explore(
+            (dfa.states,), len(letters), (dfa.start,), lambda _, letter, *above: letters[letter], lambda s: s[0], limit
+        )
+    chains = TileChains(holonomy(dfa, limit))
+    return explore(chains.sizes, len(letters), chains.points_of(dfa.start), chains.action, chains.state, limit)
+
+
+def explore(
+    sizes: Sequence[int],
+    letters: int,
+    start: Points,
+    action: Callable[[int, int, Points, Points], Map],
+    read: Callable[[Points], int],
+    limit: int,
+) -> Cascade:
+    """The cascade that words reach from the start: points and levels without use are left out.
+
+    `action(level, letter, before, after)` gives the map of a level, from the points above it before and after the letter.
+    """
+    actions: dict[tuple[int, int, Points], Map] = {}
+    outputs = {start: read(start)}
+    queue = [start]
+    for state in queue:  # grows while it is read
+        for letter in range(letters):
+            after: Points = ()
+            for level, point in enumerate(state):
+                key = level, letter, state[:level]
+                if key not in actions:
+                    actions[key] = action(level, letter, state[:level], after)
+                after += (actions[key][point],)
+            if after not in outputs:
+                if len(outputs) == limit:
+                    raise ValueError(f"the cascade has more than {limit} states: raise --image-limit, if memory and time allow")
+                outputs[after] = read(after)
+                queue.append(after)
+    return _without_idle_points(sizes, letters, start, actions, outputs)
+
+
+def _without_idle_points(
+    sizes: Sequence[int],
+    letters: int,
+    start: Points,
+    actions: Mapping[tuple[int, int, Points], Map],
+    outputs: Mapping[Points, int],
+) -> Cascade:
+    """Keeps the levels that ever move, and of these the points that permutations connect with a reachable one."""
+    permutations: list[set[Map]] = [set() for _ in sizes]
+    for (level, _, _), images in actions.items():
+        if len(set(images)) == sizes[level] and images != tuple(range(sizes[level])):
+            permutations[level].add(images)
+    moving, number = [], []  # level → old point → new point
+    for level, reached in enumerate(map(set, zip(*outputs, strict=True))):
+        orbit = orbits(permutations[level], sizes[level])
+        useful = {orbit[point] for point in reached}
+        kept = [point for point in range(sizes[level]) if orbit[point] in useful]
+        number.append({point: i for i, point in enumerate(kept)})
+        if len(reached) > 1:
+            moving.append(level)
+
+    def short(points: Points) -> Points:
+        return tuple(number[level][points[level]] for level in moving if level < len(points))
+
+    def renamed(level: int, images: Map) -> Map:
+        return tuple(number[level][images[point]] for point in number[level])
+
+    short_actions = {}
+    for (level, letter, above), images in actions.items():
+        if level in moving and images != tuple(range(sizes[level])):
+            short_actions[moving.index(level), letter, short(above)] = renamed(level, images)
+    groups = [
+        PermutationGroup(len(number[level]), tuple(sorted(renamed(level, images) for images in permutations[level])))
+        for level in moving
+    ]
+    return Cascade(
+        tuple(map(Level, groups)),
+        letters,
+        short(start),
+        short_actions,
+        {short(points): state for points, state in outputs.items()},
+    )

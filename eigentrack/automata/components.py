@@ -1,0 +1,57 @@
+"""Components of graphs. Strongly connected: two nodes that reach each other. Connected: two nodes with any edges between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def strongly_connected(successors: Sequence[Sequence[int]]) -> list[int]:
+    """The component of every node, numbered so that edges lead to equal or smaller numbers (Tarjan, without recursion)."""
+    nodes = len(successors)
+    component, order, low = [-1] * nodes, [-1] * nodes, [0] * nodes
+    components = visited = 0
+    unfinished: list[int] = []
+    for root in range(nodes):
+        if order[root] >= 0:
+            continue
+        path = [(root, iter(successors[root]))]
+        while path:
+            node, edges = path[-1]
+            if order[node] < 0:
+                order[node] = low[node] = visited
+                visited += 1
+                unfinished.append(node)
+            for target in edges:
+                if order[target] < 0:
+                    path.append((target, iter(successors[target])))
+                    break
+                if component[target] < 0:
+                    low[node] = min(low[node], order[target])
+            else:
+                path.pop()
+                if low[node] == order[node]:
+                    while component[node] < 0:
+                        component[unfinished.pop()] = components
+                    components += 1
+                if path:
+                    parent = path[-1][0]
+                    low[parent] = min(low[parent], low[node])
+    return component
+
+
+def connected(nodes: int, sources: NDArray[np.integer], targets: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The component of every node, numbered by smallest members; all edges at once, in a few rounds."""
+    leader = np.arange(nodes)
+    while True:
+        smaller = np.minimum(leader[sources], leader[targets])
+        hooked = leader.copy()
+        np.minimum.at(hooked, leader[sources], smaller)
+        np.minimum.at(hooked, leader[targets], smaller)
+        while not np.array_equal(shorter := hooked[hooked], hooked):
+            hooked = shorter
+        if np.array_equal(hooked, leader):
+            return np.unique(leader, return_inverse=True)[1]
+        leader = hooked

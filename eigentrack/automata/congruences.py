@@ -1,0 +1,126 @@
+"""Congruences: partitions π of the states that every letter a preserves, x π y ⇒ xa π ya.
+
+A partition is a tuple, state → number of its block, blocks numbered by first occurrence: (0, 1, 0) puts states 0 and 2
+together, and (0, 1, …, n-1) is the trivial one. `transitions[state][letter]` is the next state.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+Partition = tuple[int, ...]
+Pair = tuple[int, int]
+Transitions = Sequence[Sequence[int]]
+
+
+def canonical_partition(labels: Iterable[Hashable]) -> Partition:
+    """States with equal labels share a block."""
+    number: dict[Hashable, int] = {}
+    return tuple(number.setdefault(label, len(number)) for label in labels)
+
+
+def principal_congruence(transitions: Transitions, x: int, y: int) -> Partition:
+    """The finest congruence that puts x and y together."""
+    forest = list(range(len(transitions)))
+    open_pairs = [(x, y)]
+    while open_pairs:
+        x, y = open_pairs.pop()
+        p, q = _root(forest, x), _root(forest, y)
+        if p != q:
+            forest[q] = p
+            # x and y themselves, not their roots: the joined pairs then span the block, and so do their images
+            open_pairs += zip(transitions[x], transitions[y], strict=True)
+    return canonical_partition(_root(forest, state) for state in range(len(forest)))
+
+
+def congruences(transitions: Transitions, limit: int = 512) -> tuple[Partition, ...]:
+    """All congruences, finer ones first: the joins of the principal ones.
+
+    If there are more than `limit`, it returns those found until then, and for every pair of states a maximal one that keeps the
+    pair apart: these meet trivially.
+    """
+    principal = _principal_congruences(transitions)
+    trivial = tuple(range(len(transitions)))
+    found: set[Partition] = set()
+    heap = [(len(trivial), trivial)]  # coarse ones first
+    while heap and len(found) < limit:
+        _, partition = heapq.heappop(heap)
+        if partition not in found:
+            found.add(partition)
+            for join in {_join(partition, other) for other, (x, y) in principal.items() if partition[x] != partition[y]}:
+                heapq.heappush(heap, (max(join), join))
+    if any(partition not in found for _, partition in heap):
+        found |= {trivial, *(_maximal_without(pair, principal) for pair in principal.values())}
+    return tuple(sorted(found, key=lambda partition: (-max(partition), partition)))
+
+
+def quotient(transitions: Transitions, partition: Partition) -> tuple[tuple[int, ...], ...]:
+    """The transitions of the blocks."""
+    rows: dict[int, tuple[int, ...]] = {}
+    for state, block in enumerate(partition):
+        row = tuple(partition[target] for target in transitions[state])
+        if rows.setdefault(block, row) != row:
+            raise ValueError(f"partition {partition} is no congruence: block {block} does not move as one")
+    return tuple(rows[block] for block in range(len(rows)))
+
+
+def meet(partitions: Iterable[Partition]) -> Partition:
+    """The coarsest partition that is finer than all of them: states stay together where all agree."""
+    return canonical_partition(zip(*partitions, strict=True))
+
+
+def is_trivial_meet(partitions: Iterable[Partition]) -> bool:
+    """Do the blocks of a state, taken together, tell it from all others?"""
+    joint = meet(partitions)
+    return max(joint) + 1 == len(joint)
+
+
+def _join(partition: Partition, other: Partition) -> Partition:
+    """The finest partition coarser than both; that of two congruences is a congruence."""
+    member = dict(zip(other, partition, strict=True))  # a block of the partition for each block of the other
+    forest = list(range(max(partition) + 1))
+    for x, y in set(zip(partition, map(member.__getitem__, other), strict=True)):
+        if x != y:
+            forest[_root(forest, x)] = _root(forest, y)
+    roots = canonical_partition(_root(forest, block) for block in range(len(forest)))
+    return tuple(map(roots.__getitem__, partition))
+
+
+def _root(forest: list[int], node: int) -> int:
+    while forest[node] != node:
+        forest[node] = forest[forest[node]]
+        node = forest[node]
+    return node
+
+
+def _maximal_without(avoided: Pair, principal: Mapping[Partition, Pair]) -> Partition:
+    """A congruence that keeps the avoided pair apart, though no coarser one does."""
+    joined = tuple(range(len(next(iter(principal)))))
+    for other, (x, y) in principal.items():
+        if joined[x] != joined[y]:
+            coarser = _join(joined, other)
+            if coarser[avoided[0]] != coarser[avoided[1]]:
+                joined = coarser
+    return joined
+
+
+def _principal_congruences(transitions: Transitions) -> dict[Partition, Pair]:
+    """Each with a pair of states that it is made for."""
+    states = len(transitions)
+    letters = list(dict.fromkeys(zip(*transitions, strict=True)))
+    rows = list(zip(*letters, strict=True))
+    # a power of a permutation letter a undoes it: (x, y) and (xa, ya) have the same congruence, and one x of each orbit will do
+    orbit = orbits([images for images in letters if len(set(images)) == states], states)
+    firsts = [orbit.index(number) for number in range(max(orbit) + 1)]
+    pairs = [(x, y) for x in firsts for y in range(states) if orbit[y] >= orbit[x] and y != x]
+    return {principal_congruence(rows, x, y): (x, y) for x, y in pairs}
+
+
+def orbits(permutations: Iterable[Sequence[int]], points: int) -> Partition:
+    """Points that the permutations carry to each other share a block."""
+    forest = list(range(points))
+    for images in permutations:
+        for point, image in enumerate(images):
+            forest[_root(forest, image)] = _root(forest, point)
+    return canonical_partition(_root(forest, point) for point in range(points))

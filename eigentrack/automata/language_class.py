@@ -1,0 +1,96 @@
+"""The class of a regular language: what the transition monoid of its minimal DFA says about it.
+
+The classes and their criteria are listed in `class_evidence`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eigentrack.automata.class_evidence import AGAINST, monoid_structure
+from eigentrack.automata.dfa import DFA, minimal
+from eigentrack.automata.transition_monoid import DEFAULT_LIMIT
+
+# the finest class is named first
+_STAR_FREE_KINDS = {
+    "definite": "definite: the last few letters decide",
+    "reverse_definite": "reverse definite: the first few letters decide",
+    "j_trivial": "piecewise testable (J-trivial)",
+    "r_trivial": "R-trivial",
+    "l_trivial": "L-trivial",
+    "r_omega": "in R^ω, not R-trivial",
+}
+
+
+@dataclass(frozen=True, order=True)
+class ContainedGroup:
+    order: int
+    name: str
+    abelian: bool
+    solvable: bool
+
+
+@dataclass(frozen=True)
+class LanguageClass:
+    """`witnesses` says why, for every class that does not hold; `letter_orders` is the period of each letter's powers."""
+
+    states: int
+    monoid_size: int
+    star_free: bool
+    group: bool
+    solvable: bool
+    two_groups_only: bool
+    commutative: bool
+    r_trivial: bool
+    l_trivial: bool
+    j_trivial: bool
+    definite: bool
+    reverse_definite: bool
+    ac0: bool
+    r_omega: bool
+    subgroups: tuple[ContainedGroup, ...]  # the different nontrivial ones, largest first
+    letter_orders: dict[str, int]
+    witnesses: dict[str, str]
+
+    def __post_init__(self) -> None:
+        if odd := [name for name, holds in self.classes.items() if holds == (name in self.witnesses)]:
+            raise ValueError(f"class {odd[0]}: a witness belongs to every class that does not hold, and to no other")
+
+    @property
+    def classes(self) -> dict[str, bool]:
+        return {name: getattr(self, name) for name in AGAINST}
+
+    @property
+    def summary(self) -> str:
+        if self.states == 1:
+            return "accepts every word or none"
+        if self.star_free:
+            return f"star-free; {next((said for name, said in _STAR_FREE_KINDS.items() if getattr(self, name)), 'not in R^ω')}"
+        names = [group.name.removeprefix("group ") for group in self.subgroups]
+        if self.group:
+            largest = self.subgroups[0]
+            kind = "abelian" if largest.abelian else "solvable" if largest.solvable else "not solvable"
+            return f"a group language; the letters generate the group {names[0]}, {kind}"
+        if len(names) == 1:
+            said = f"contains the group {names[0]}"
+        else:
+            said = f"contains the groups {', '.join(names[:-1])} and {names[-1]}"
+        if all(order == 1 for order in self.letter_orders.values()):
+            said += " though every letter is aperiodic"
+        return said if self.solvable else f"{said}; not solvable"
+
+
+def classify(dfa: DFA, limit: int = DEFAULT_LIMIT) -> LanguageClass:
+    """Of the minimal DFA; raises `MonoidTooLarge` if its monoid has more elements than the limit."""
+    smallest = minimal(dfa)
+    structure = monoid_structure(smallest, limit)
+    witnesses = {name: witness for name, against in AGAINST.items() if (witness := against(structure)) is not None}
+    monoid, groups = structure.monoid, [subgroup.group for subgroup in structure.subgroups]
+    return LanguageClass(
+        states=smallest.states,
+        monoid_size=monoid.size,
+        subgroups=tuple(sorted({ContainedGroup(g.order, g.name, g.abelian, g.solvable) for g in groups}, reverse=True)),
+        letter_orders={letter: monoid.power_cycle(monoid.element([letter]))[1] for letter in monoid.letters},
+        witnesses=witnesses,
+        **{name: name not in witnesses for name in AGAINST},
+    )

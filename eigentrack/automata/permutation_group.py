@@ -1,0 +1,88 @@
+"""Permutation groups by generators: ⟨g1, g2, …⟩ on the points 0..n-1, with order and name; sympy does the counting."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from eigentrack.automata.congruences import orbits
+from eigentrack.automata.group_names import group_name
+from eigentrack.automata.groups import Permutation
+
+if TYPE_CHECKING:
+    from sympy.combinatorics import PermutationGroup as SympyGroup  # type: ignore[import-untyped]
+
+LARGEST_TABLE = 10**6  # elements times points that are listed to find a name; S_n and A_n on n points are known without
+
+
+@dataclass(frozen=True)
+class PermutationGroup:
+    """`generators[i][point]` is the image of the point; none are needed for the trivial group."""
+
+    points: int
+    generators: tuple[Permutation, ...]
+
+    def __post_init__(self) -> None:
+        for generator in self.generators:
+            if sorted(generator) != list(range(self.points)):
+                raise ValueError(f"{generator} is no permutation of the points 0..{self.points - 1}")
+
+    @cached_property
+    def order(self) -> int:
+        return int(self._sympy.order()) if self.generators else 1
+
+    @property
+    def is_two_group(self) -> bool:
+        return self.order & (self.order - 1) == 0
+
+    @cached_property
+    def name(self) -> str:
+        """trivial, Z6, S3, A5, D4, Q8, S3xZ3 (on two orbits), or "group of order n"."""
+        if self.order == 1:
+            return "trivial"
+        parts = self._on_orbits()
+        if len(parts) > 1 and math.prod(part.order for part in parts) == self.order:
+            return "x".join(part.name for part in parts)
+        moved = sum(part.points for part in parts)
+        for family, order in (("S", math.factorial(moved)), ("A", math.factorial(moved) // 2)):
+            if moved > 3 and self.order == order:
+                return f"{family}{moved}"
+        if self.order * self.points > LARGEST_TABLE:
+            return f"group of order {self.order}"
+        orders = Counter(_order_of(element) for element in self._sympy.generate(af=True))
+        return group_name(orders, bool(self._sympy.is_abelian))
+
+    @cached_property
+    def _sympy(self) -> SympyGroup:
+        from sympy.combinatorics import Permutation as SympyPermutation
+        from sympy.combinatorics import PermutationGroup as SympyGroup
+
+        return SympyGroup([SympyPermutation(list(images)) for images in self.generators])
+
+    def _on_orbits(self) -> list[PermutationGroup]:
+        """The actions on the orbits that have more than one point."""
+        orbit = orbits(self.generators, self.points)
+        parts = []
+        for number in range(max(orbit) + 1):
+            members = [point for point in range(self.points) if orbit[point] == number]
+            if len(members) > 1:
+                restricted = {tuple(members.index(images[point]) for point in members) for images in self.generators}
+                parts.append(PermutationGroup(len(members), tuple(sorted(restricted))))
+        return parts
+
+
+def _order_of(images: Sequence[int]) -> int:
+    """The least common multiple of the lengths of the cycles."""
+    unseen, order = set(range(len(images))), 1
+    while unseen:
+        first = point = unseen.pop()
+        length = 1
+        while (point := images[point]) != first:
+            unseen.remove(point)
+            length += 1
+        order = math.lcm(order, length)
+    return order

@@ -1,0 +1,164 @@
+"""Splitting: an automaton of permutations and resets as a few smaller actions that together tell all its states apart.
+
+A congruence gives the action of the letters on its blocks; congruences with trivial meet lose nothing together. Those whose
+actions are equal up to the names of the points are columns of one action: in a network, one state matrix [points, columns] that
+one matrix per letter moves. A permutation of p points with c cycles costs p - c reflections; a reset costs none.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from eigentrack.automata.congruences import (
+    Partition,
+    Transitions,
+    canonical_partition,
+    congruences,
+    is_trivial_meet,
+    meet,
+    quotient,
+)
+
+SEARCH_LIMIT = 50_000  # meets that the search for the fewest points computes: about a second
+
+Map = tuple[int, ...]
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Action:
+    """`maps[letter][point]` is the next point; `columns[c][state]` is the point of column c that stands for the state."""
+
+    points: int
+    maps: tuple[Map, ...]
+    columns: tuple[Map, ...]
+
+    def __post_init__(self) -> None:
+        for letter, images in enumerate(self.maps):
+            if len(images) != self.points or not is_permutation_or_constant(images):
+                raise ValueError(f"letter {letter} maps the {self.points} points to {images}: no permutation and no reset")
+        if not self.columns:
+            raise ValueError("an action needs at least one column")
+
+    @property
+    def reflections(self) -> int:
+        """The factors that the costliest letter needs."""
+        return max(map(reflections, self.maps))
+
+
+def is_permutation_or_constant(images: Sequence[int]) -> bool:
+    return len(set(images)) in (1, len(images))
+
+
+def reflections(images: Sequence[int]) -> int:
+    """Points minus cycles of a permutation; 0 for a reset."""
+    if len(set(images)) < len(images):
+        return 0
+    unseen, cycles = set(range(len(images))), 0
+    while unseen:
+        point, cycles = unseen.pop(), cycles + 1
+        while (point := images[point]) in unseen:
+            unseen.remove(point)
+    return len(images) - cycles
+
+
+def split(transitions: Transitions) -> tuple[Action, ...]:
+    """Actions with the fewest reflections per letter, then the fewest points; the largest first, none for a single state."""
+    letters = tuple(zip(*transitions, strict=True))
+    for letter, images in enumerate(letters):
+        if not is_permutation_or_constant(images):
+            raise ValueError(
+                f"letter {letter} is neither a permutation nor a reset of the states: decompose the automaton first"
+            )
+    states = tuple(range(len(transitions)))
+    if len(states) == 1:
+        return ()
+    if not any(map(reflections, letters)):  # resets alone: nothing to save by splitting, and every partition is a congruence
+        return (Action(len(states), letters, (states,)),)
+    costs = {partition: _cost(transitions, partition) for partition in congruences(transitions)}
+    fewest = min(k for k in costs.values() if is_trivial_meet([p for p, cost in costs.items() if cost <= k]))
+    alike: dict[tuple[Map, ...], list[Map]] = {}  # maps on the points → columns
+    for partition, cost in costs.items():
+        if cost <= fewest:
+            maps, place = _canonical_action(tuple(zip(*quotient(transitions, partition), strict=True)))
+            alike.setdefault(maps, []).append(tuple(place[block] for block in partition))
+    chosen = _cheapest_with_trivial_meet({maps: (len(maps[0]), meet(columns)) for maps, columns in alike.items()})
+    columns = _cheapest_with_trivial_meet(
+        {(maps, column): (len(maps[0]), canonical_partition(column)) for maps in chosen for column in alike[maps]}
+    )
+    actions = [
+        Action(len(maps[0]), maps, tuple(c for m, c in columns if m == maps))
+        for maps in dict.fromkeys(maps for maps, _ in columns)
+    ]
+    return tuple(sorted(actions, key=lambda action: (-action.points, action.maps)))
+
+
+def _cost(transitions: Transitions, partition: Partition) -> int:
+    return max(map(reflections, zip(*quotient(transitions, partition), strict=True)))
+
+
+def _canonical_action(maps: Sequence[Map]) -> tuple[tuple[Map, ...], Map]:
+    """The maps in a numbering of the points that depends on the action alone, and that numbering: point → number.
+
+    An orbit of the permutations is numbered by a search from one of its points, the one that gives the least table;
+    a reset marks the point that it goes to.
+    """
+    permutations = [images for images in maps if len(set(images)) == len(images)]
+    marks = [tuple(images[0] == point for images in maps if len(set(images)) < len(images)) for point in range(len(maps[0]))]
+
+    def numbered_from(root: int) -> tuple[list[tuple[tuple[bool, ...], tuple[int, ...]]], list[int]]:
+        number, order, table = {root: 0}, [root], []
+        for point in order:  # grows while it is read
+            for images in permutations:
+                if images[point] not in number:
+                    number[images[point]] = len(order)
+                    order.append(images[point])
+            table.append((marks[point], tuple(number[images[point]] for images in permutations)))
+        return table, order
+
+    orbits, unseen = [], set(range(len(maps[0])))
+    while unseen:
+        _, members = numbered_from(min(unseen))
+        unseen -= set(members)
+        orbits.append(min(map(numbered_from, members)))
+    order = [point for _, members in sorted(orbits) for point in members]
+    place = {point: number for number, point in enumerate(order)}
+    renamed = tuple(tuple(place[images[point]] for point in order) for images in maps)
+    return renamed, tuple(place[point] for point in range(len(order)))
+
+
+def _cheapest_with_trivial_meet(items: Mapping[Item, tuple[int, Partition]]) -> list[Item]:
+    """Of items (cost, partition) that meet trivially, those of least total cost: a shortest path through the meets.
+
+    Past `SEARCH_LIMIT` meets it settles for the better of two sets from which no item can be left out.
+    """
+    names = list(items)
+    states = len(items[names[0]][1])
+    heap: list[tuple[int, Partition, list[Item]]] = [(0, (0,) * states, [])]
+    best: dict[Partition, int] = {}
+    for _ in range(1 + SEARCH_LIMIT // len(names)):
+        cost, partition, path = heapq.heappop(heap)
+        if max(partition) + 1 == states:
+            return path
+        for name in names:
+            price, other = items[name]
+            finer = meet([partition, other])
+            if cost + price < best.get(finer, cost + price + 1):
+                best[finer] = cost + price
+                heapq.heappush(heap, (cost + price, finer, [*path, name]))
+    ascending = sorted(names, key=lambda name: items[name][0])
+    pruned = [_pruned({name: items[name][1] for name in order}) for order in (ascending, ascending[::-1])]
+    return min(pruned, key=lambda kept: sum(items[name][0] for name in kept))
+
+
+def _pruned(partitions: Mapping[Item, Partition]) -> list[Item]:
+    """What is left when each item in turn is dropped, if the others still meet trivially."""
+    kept = dict(partitions)
+    for name, partition in partitions.items():
+        del kept[name]
+        if not kept or not is_trivial_meet(kept.values()):
+            kept[name] = partition
+    return list(kept)

@@ -1,0 +1,54 @@
+"""How a command is told a regular language: as a regex, by name, as a JSON file, or as the word problem of a group."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from eigentrack.automata import DFA
+
+Regex = Annotated[str | None, typer.Argument(help="A regular expression, such as '(ab|ba)*'.")]
+Alphabet = Annotated[str, typer.Option(help="Letters beyond those in the regex, such as abc.")]
+Named = Annotated[str | None, typer.Option("--language", help="A named language of `eigentrack tasks`.")]
+DfaFile = Annotated[Path | None, typer.Option("--dfa", help="A JSON file: letters, transitions, accepting, start.")]
+GroupName = Annotated[str | None, typer.Option("--group", help="The word problem of a group: S5, A5, Z60, D4, Q8, Z2xZ3.")]
+Letters = Annotated[str, typer.Option(help="With --group: all, swaps, upto3 or generators.")]
+
+
+def read_automaton(
+    regex: str | None, alphabet: str, named: str | None, file: Path | None, group: str | None, letters: str
+) -> DFA:
+    """The complete minimal DFA."""
+    from eigentrack.automata import DFA, language, minimal, regex_dfa, word_problem_dfa
+
+    given = [
+        name
+        for name, value in (("REGEX", regex), ("--language", named), ("--dfa", file), ("--group", group))
+        if value is not None
+    ]
+    if len(given) != 1:
+        raise ValueError(f"give one of REGEX, --language, --dfa and --group; got {' and '.join(given) or 'none'}")
+    if alphabet and regex is None:
+        raise ValueError("--alphabet goes with a REGEX only")
+    if regex is not None:
+        return regex_dfa(regex, alphabet)
+    if named is not None:
+        return language(named)
+    if group is not None:
+        return word_problem_dfa(group, letters)
+    assert file is not None
+    try:
+        return minimal(DFA.from_json(json.loads(file.read_text())))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"--dfa {file} is not valid JSON ({error})") from None
+
+
+def split_word(text: str, letters: tuple[str, ...]) -> list[str]:
+    """Letter by letter; letters of more than one character are separated by commas."""
+    if all(len(letter) == 1 for letter in letters):
+        return list(text)
+    return [part.strip() for part in text.split(",")] if text.strip() else []

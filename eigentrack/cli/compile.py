@@ -1,0 +1,145 @@
+"""eigentrack compile, verify and run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eigentrack.cli.automaton import Alphabet, DfaFile, GroupName, Letters, Named, Regex, read_automaton, split_word
+from eigentrack.cli.console import AsJson, err, out
+
+if TYPE_CHECKING:
+    from eigentrack.compiler import Certificate
+
+Folder = Annotated[Path, typer.Argument(help="The folder of a compiled network.")]
+StateLimit = Annotated[int, typer.Option(help="Give up the proof beyond so many joint states.")]
+
+
+def compile_command(
+    regex: Regex = None,
+    folder: Annotated[Path | None, typer.Option("-o", "--out", help="Where network and certificate go.")] = None,
+    alphabet: Alphabet = "",
+    named: Named = None,
+    dfa_file: DfaFile = None,
+    group: GroupName = None,
+    letters: Letters = "all",
+    architecture: Annotated[
+        str | None, typer.Option(help="deltanet, deltaproduct, gated, diagonal, dense or rotation; else the smallest is taken.")
+    ] = None,
+    spread: Annotated[bool, typer.Option("--spread", help="One factor a token: several tokens a letter.")] = False,
+    dtype: Annotated[str, typer.Option(help="Of the weights: float32, float64, bfloat16 or float16.")] = "float32",
+    state_limit: StateLimit = 200_000,
+    draw: Annotated[Path | None, typer.Option(help="Draw the automaton and its cascade: FILE.svg or FILE.png.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """A network that recognises a regular language at every length, with the proof that it does.
+
+    Example: eigentrack compile '(ab|ba)*' -o net
+    """
+    from eigentrack.compiler import DTYPES, choose_plan, compile_network, save_compiled
+
+    if dtype not in DTYPES:
+        raise ValueError(f"--dtype {dtype!r} is not known; there are {', '.join(DTYPES)}")
+    if folder is None:
+        raise ValueError("name the folder for the network: -o DIR")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--out {folder} is a file: name a folder")
+    dfa = read_automaton(regex, alphabet, named, dfa_file, group, letters)
+    with err.status("drawing up plans, proving the best ..."):
+        compiled = compile_network(choose_plan(dfa, architecture, spread), DTYPES[dtype], state_limit)
+    save_compiled(compiled, folder)
+    if draw is not None:
+        from eigentrack.automata import cascade
+        from eigentrack.cli.drawing import draw_automaton
+
+        draw_automaton(dfa, cascade(dfa), draw)
+    certificate = compiled.certificate
+    if as_json:
+        found = {**compiled.summary, "states": dfa.states, "folder": str(folder), "certificate": certificate.to_json()}
+        out.print_json(json.dumps(found))
+    else:
+        _print_summary(compiled.summary)
+        _print_certificate(certificate)
+        out.print(f"network and certificate: {folder}", markup=False, highlight=False)
+    if not certificate.holds:
+        raise typer.Exit(1)
+
+
+def verify_command(folder: Folder, state_limit: StateLimit = 200_000, as_json: AsJson = False) -> None:
+    """Prove a compiled network anew, from its files alone.
+
+    Example: eigentrack verify net
+    """
+    from eigentrack.compiler import verify
+
+    with err.status("proving ..."):
+        found, differences = verify(folder, state_limit)
+    holds = found.holds and not differences
+    if as_json:
+        out.print_json(json.dumps({"holds": holds, "differences": differences, "certificate": found.to_json()}))
+    else:
+        for difference in differences:
+            out.print(f"[red]differs[/red]: {difference}", highlight=False, soft_wrap=True)
+        _print_certificate(found)
+        out.print("verified" if holds else "[red]not verified[/red]", highlight=False)
+    if not holds:
+        raise typer.Exit(1)
+
+
+def run_command(
+    folder: Folder,
+    word: Annotated[str, typer.Option(help="The word; long letters are separated by commas; '' is the empty word.")],
+    as_json: AsJson = False,
+) -> None:
+    """Run a word through a compiled network: accept or reject, and the state after each letter.
+
+    Example: eigentrack run net --word abba
+    """
+    from eigentrack.compiler import load_compiled
+
+    compiled = load_compiled(folder)
+    letters = split_word(word, compiled.dfa.letters)
+    states = compiled.run(letters)
+    accepted = states[-1] in compiled.dfa.accepting
+    if as_json:
+        out.print_json(json.dumps({"accept": accepted, "word": letters, "states": states}))
+        return
+    out.print("accept" if accepted else "reject", highlight=False)
+    path = "".join(f" -{letter}-> {state}" for letter, state in zip(letters, states[1:], strict=True))
+    out.print(f"{states[0]}{path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_summary(summary: dict[str, Any]) -> None:
+    out.print(
+        f"[bold]{summary['construction']}[/bold] ({summary['architecture']}): layers {summary['layers']}, state size "
+        f"{summary['state_size']}, factors a token {summary['householders']}, MLP width {summary['mlp_width']}, "
+        f"parameters {summary['parameters']}",
+        highlight=False,
+    )
+    out.print(f"why: {summary['why']}", markup=False, highlight=False)
+    out.print(f"switched off: {'; '.join(summary['switched_off'])}", markup=False, highlight=False)
+
+
+def _print_certificate(certificate: Certificate) -> None:
+    if not certificate.holds:
+        word = "".join(certificate.counterexample or ()) or "the empty word"
+        told = "its length bound is 0" if certificate.counterexample is None else f"it goes wrong on {word!r}"
+        out.print(f"[red]the proof fails[/red]: {told}", highlight=False)
+        return
+    reach = (
+        "every word of every length"
+        if certificate.length_bound is None
+        else f"every word of at most {certificate.length_bound} letters"
+    )
+    out.print(
+        f"[green]proved[/green] for {reach}: {certificate.reachable_states} joint states, weights {certificate.weights_dtype}, "
+        f"state {certificate.state_dtype}",
+        highlight=False,
+    )
+    if certificate.order_independent:
+        out.print("no value is ever rounded: it holds for every backend, device and batch", highlight=False)
+    for fault in certificate.faults:
+        out.print(f"only for the {', '.join(certificate.backends)} backend: {fault}", markup=False, highlight=False)

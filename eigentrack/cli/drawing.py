@@ -1,0 +1,92 @@
+"""Drawings: the automaton as a graph, its cascade as a row of levels; by graphviz if it is there, else by matplotlib."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eigentrack.automata import DFA, Cascade
+
+MOST_STATES = 200
+FORMATS = (".svg", ".png")
+
+
+def draw_automaton(dfa: DFA, levels: Cascade | None, path: Path) -> None:
+    if path.suffix not in FORMATS:
+        raise ValueError(f"--draw {path} must end in .svg or .png")
+    if dfa.states > MOST_STATES:
+        raise ValueError(f"--draw: {dfa.states} states are too many to draw; at most {MOST_STATES}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if shutil.which("dot"):
+        subprocess.run(["dot", f"-T{path.suffix[1:]}", "-o", str(path)], input=_dot(dfa, levels), text=True, check=True)
+    else:
+        _draw_by_matplotlib(dfa, levels, path)
+
+
+def _arrows(dfa: DFA) -> dict[tuple[int, int], str]:
+    """Source and target → the letters that lead from one to the other."""
+    arrows: dict[tuple[int, int], list[str]] = {}
+    for state, row in enumerate(dfa.transitions):
+        for letter, target in zip(dfa.letters, row, strict=True):
+            arrows.setdefault((state, target), []).append(letter)
+    return {ends: ", ".join(letters) if len(letters) <= 4 else f"{len(letters)} letters" for ends, letters in arrows.items()}
+
+
+def _captions(levels: Cascade | None) -> list[str]:
+    return [] if levels is None else [f"{level.points} points\n{level.description}" for level in levels.levels]
+
+
+def _dot(dfa: DFA, levels: Cascade | None) -> str:
+    lines = ["digraph automaton { rankdir=LR; node [shape=circle]; start [shape=point];", f"start -> q{dfa.start};"]
+    lines += [
+        f'q{state} [label="{state}" shape={"doublecircle" if state in dfa.accepting else "circle"}];'
+        for state in range(dfa.states)
+    ]
+    lines += [f'q{source} -> q{target} [label="{_quoted(text)}"];' for (source, target), text in _arrows(dfa).items()]
+    captions = [_quoted(caption) for caption in _captions(levels)]
+    if captions:
+        lines.append('subgraph cluster_cascade { label="cascade, top level first"; node [shape=box];')
+        lines += [f'level{number} [label="{caption}"];' for number, caption in enumerate(captions)]
+        lines += [f"level{number} -> level{number + 1};" for number in range(len(captions) - 1)]
+        lines.append("}")
+    return "\n".join([*lines, "}"])
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _draw_by_matplotlib(dfa: DFA, levels: Cascade | None, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import networkx
+    from matplotlib import pyplot
+
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(range(dfa.states))
+    graph.add_edges_from(_arrows(dfa))
+    places = networkx.circular_layout(graph) if dfa.states > 3 else networkx.shell_layout(graph)
+    captions = _captions(levels)
+    figure, (top, bottom) = pyplot.subplots(2, 1, figsize=(8, 9), height_ratios=(5, 1), layout="constrained")
+    colours = ["#b7e1b0" if state in dfa.accepting else "#e8e8e8" for state in range(dfa.states)]
+    borders = [3.0 if state == dfa.start else 1.0 for state in range(dfa.states)]
+    networkx.draw_networkx_nodes(
+        graph, places, ax=top, node_color=colours, edgecolors="black", linewidths=borders, node_size=700
+    )
+    networkx.draw_networkx_labels(graph, places, ax=top)
+    networkx.draw_networkx_edges(graph, places, ax=top, node_size=700, connectionstyle="arc3,rad=0.12")
+    networkx.draw_networkx_edge_labels(graph, places, _arrows(dfa), ax=top, connectionstyle="arc3,rad=0.12", font_size=8)
+    top.set_title("automaton: thick border = start, green = accepting")
+    for number, caption in enumerate(captions):
+        bottom.text(number, 0, caption, ha="center", va="center", bbox={"boxstyle": "round", "facecolor": "#d8e6f3"})
+        if number:
+            bottom.annotate("", (number - 0.3, 0), (number - 0.7, 0), arrowprops={"arrowstyle": "->"})
+    bottom.set(xlim=(-0.6, max(1, len(captions)) - 0.4), ylim=(-1, 1), title="cascade, top level first" if captions else "")
+    for axes in (top, bottom):
+        axes.axis("off")
+    figure.savefig(path, format=path.suffix[1:], dpi=150)
+    pyplot.close(figure)

@@ -1,0 +1,147 @@
+"""eigentrack explain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.padding import Padding
+
+from eigentrack.cli.automaton import Alphabet, DfaFile, GroupName, Letters, Named, Regex, read_automaton
+from eigentrack.cli.console import AsJson, err, out
+
+if TYPE_CHECKING:
+    from eigentrack.automata import DFA, Cascade, LanguageClass
+    from eigentrack.expressivity import Verdict
+
+_COLOURS = {"can": "green", "cannot": "red", "unknown": "yellow"}  # in the order of printing
+_HEADINGS = {
+    "can": "can recognise it, at every length",
+    "cannot": "cannot",
+    "unknown": "unknown",
+}
+_IN_WORDS = {
+    "star_free": "star-free (no counting)",
+    "group": "a group: every letter permutes the states",
+    "solvable": "solvable: all its groups are",
+    "two_groups_only": "2-groups only",
+    "commutative": "commutative: the order of letters does not matter",
+    "r_trivial": "R-trivial",
+    "l_trivial": "L-trivial",
+    "j_trivial": "J-trivial: piecewise testable",
+    "definite": "definite: the last few letters decide",
+    "reverse_definite": "reverse definite: the first few letters decide",
+    "ac0": "in AC⁰",
+    "r_omega": "in R^ω",
+}
+
+
+def explain(
+    regex: Regex = None,
+    alphabet: Alphabet = "",
+    named: Named = None,
+    dfa_file: DfaFile = None,
+    group: GroupName = None,
+    letters: Letters = "all",
+    monoid_limit: Annotated[int | None, typer.Option(help="Give up beyond so many elements of the monoid.")] = None,
+    image_limit: Annotated[int | None, typer.Option(help="Give up beyond so many image sets of the cascade.")] = None,
+    draw: Annotated[Path | None, typer.Option(help="Draw the automaton and its cascade: FILE.svg or FILE.png.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a regular language needs: its automaton and monoid, its class, and which architectures can recognise it, and why.
+
+    Example: eigentrack explain '(abab)*'
+    """
+    from eigentrack.automata import cascade, classify
+    from eigentrack.automata.image_sets import DEFAULT_LIMIT as IMAGES
+    from eigentrack.automata.transition_monoid import DEFAULT_LIMIT as ELEMENTS
+    from eigentrack.expressivity import verdicts
+
+    dfa = read_automaton(regex, alphabet, named, dfa_file, group, letters)
+    language = classify(dfa, ELEMENTS if monoid_limit is None else monoid_limit)
+    judged = verdicts(dfa, language)
+    try:
+        levels, trouble = cascade(dfa, IMAGES if image_limit is None else image_limit), None
+    except ValueError as error:  # too large to decompose; everything else is known
+        levels, trouble = None, str(error)
+    if draw is not None:
+        from eigentrack.cli.drawing import draw_automaton
+
+        draw_automaton(dfa, levels, draw)
+    if as_json:
+        out.print_json(json.dumps(_to_json(dfa, language, judged, levels)))
+        return
+    _print_language(dfa, language)
+    _print_verdicts(judged)
+    _print_cascade(levels, trouble)
+    if draw is not None:
+        err.print(f"drawn: {draw}", markup=False, highlight=False)
+
+
+def _to_json(dfa: DFA, language: LanguageClass, judged: tuple[Verdict, ...], levels: Cascade | None) -> dict[str, Any]:
+    return {
+        "states": language.states,
+        "letters": list(dfa.letters),
+        "automaton": dfa.to_json(),
+        "monoid_size": language.monoid_size,
+        "summary": language.summary,
+        "classes": language.classes,
+        "witnesses": language.witnesses,
+        "groups": [{"name": group.name, "order": group.order, "solvable": group.solvable} for group in language.subgroups],
+        "cascade": None
+        if levels is None
+        else [
+            {"points": level.points, "group": level.description, "group_order": level.group_order} for level in levels.levels
+        ],
+        "verdicts": [
+            {
+                "architecture": verdict.architecture.name,
+                "verdict": verdict.answer,
+                "theorem": verdict.theorem,
+                "precision": verdict.precision,
+                "reason": verdict.reason,
+                "witness": verdict.witness,
+            }
+            for verdict in judged
+        ],
+    }
+
+
+def _print_language(dfa: DFA, language: LanguageClass) -> None:
+    sizes = f"[bold]{language.states} states[/bold], monoid of {language.monoid_size} elements"
+    out.print(f"{sizes}, letters {escape(_shortened(dfa.letters))}", highlight=False)
+    out.print(f"{escape(language.summary)}\n", highlight=False)
+    for name, holds in language.classes.items():
+        why = f": {language.witnesses[name]}" if name in language.witnesses else ""
+        out.print(f"  {'[green]yes[/green]' if holds else '[red]no[/red] '} {_IN_WORDS[name]}{escape(why)}", highlight=False)
+
+
+def _print_verdicts(judged: tuple[Verdict, ...]) -> None:
+    """Architectures that share verdict, reason and theorem share a paragraph."""
+    paragraphs: dict[tuple[str, ...], list[str]] = {}
+    for verdict in judged:
+        why = verdict.reason if verdict.answer != "cannot" else f"{verdict.reason}: {verdict.witness}"
+        source = f"{verdict.theorem}; {verdict.precision}" if verdict.answer != "unknown" else verdict.theorem
+        paragraphs.setdefault((verdict.answer, why, source), []).append(verdict.architecture.name)
+    for answer, colour in _COLOURS.items():
+        out.print(f"\n[bold {colour}]{_HEADINGS[answer]}[/bold {colour}]", highlight=False)
+        for (said, why, source), names in paragraphs.items():
+            if said == answer:
+                out.print(Padding(f"{escape(' · '.join(names))}", (0, 0, 0, 2)), highlight=False)
+                out.print(Padding(f"[dim]{escape(why)} ({escape(source)})[/dim]", (0, 0, 0, 6)), highlight=False)
+
+
+def _print_cascade(levels: Cascade | None, trouble: str | None) -> None:
+    if levels is None:
+        out.print(f"cascade: {trouble}", markup=False, highlight=False)
+        return
+    said = [f"{level.points} points, {level.description}" for level in levels.levels]
+    out.print(f"\ncascade, top first: {'; '.join(said) or 'none needed'}", markup=False, highlight=False)
+
+
+def _shortened(letters: tuple[str, ...], most: int = 8) -> str:
+    shown = ", ".join(letters[:most])
+    return shown if len(letters) <= most else f"{shown}, … ({len(letters)})"

@@ -1,0 +1,122 @@
+"""Certificate: the machine-checked proof that a network answers like an automaton on every word of every length.
+
+It is proved by closure (closure.py), for the step function, in the stated float types. If no value is ever rounded
+(exactness.py, chunk_bounds.py), the order of evaluation cannot matter: the proof then holds for every backend, device and
+batch size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eigentrack.automata import DFA
+from eigentrack.compiler.chunk_bounds import InputRecord, chunk_fault
+from eigentrack.compiler.closure import Alphabet, Closure, explore
+from eigentrack.compiler.exactness import ExactnessCheck
+from eigentrack.compiler.length_bound import length_bound
+from eigentrack.models import SequenceModel
+from eigentrack.models.sequence_model import ModelState
+from eigentrack.models.storage import stored_weights
+from eigentrack.recurrence.dispatch import state_dtype
+
+STATE_LIMIT = 200_000  # joint states
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """`length_bound` is None where the proof is for all lengths; `backends` are those that it covers."""
+
+    holds: bool
+    order_independent: bool
+    backends: tuple[str, ...]
+    length_bound: int | None
+    reachable_states: int
+    margin: float
+    weights_dtype: str
+    state_dtype: str
+    counterexample: tuple[str, ...] | None
+    faults: tuple[str, ...]  # where a value might be rounded
+    weights_sha256: str
+    automaton_sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def from_json(cls, values: Any) -> Certificate:
+        fields = {item.name for item in dataclasses.fields(cls)}
+        if not isinstance(values, dict) or set(values) != fields:
+            raise ValueError(f"a certificate must hold exactly {', '.join(sorted(fields))}")
+        tuples: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        return cls(**tuples)
+
+
+def certify(model: SequenceModel, dfa: DFA, alphabet: Alphabet, state_limit: int = STATE_LIMIT) -> Certificate:
+    """For every length."""
+    _check_answers(model, dfa)
+    check, record = ExactnessCheck(), InputRecord(model)
+
+    def watched_step(token: Tensor, state: ModelState | None) -> tuple[Tensor, ModelState]:
+        with check:
+            return model.step(token, state)
+
+    with torch.no_grad(), record:
+        closure = explore(watched_step, dfa, alphabet, state_limit)
+    faults = [f"{op} {fault}" for op, fault in sorted(check.faults.items())]
+    if fault := chunk_fault(model, record) if closure.small_states else "a state is not made of -1, 0 and 1":
+        faults.append(f"chunked: {fault}")
+    return _certificate(model, dfa, closure, None, faults)
+
+
+def certify_up_to_a_length(model: SequenceModel, dfa: DFA, alphabet: Alphabet, state_limit: int = STATE_LIMIT) -> Certificate:
+    """Where a value must be rounded, for the step function and words up to a bound."""
+    _check_answers(model, dfa)
+    closure, bound = length_bound(model, dfa, alphabet, state_limit)
+    return _certificate(model, dfa, closure, bound, ["rotations are rounded: the bound is for the step function"])
+
+
+def _check_answers(model: SequenceModel, dfa: DFA) -> None:
+    if dfa.states > model.config.vocab_size:
+        raise ValueError(f"the automaton has {dfa.states} states, the network {model.config.vocab_size} answers")
+
+
+def _certificate(model: SequenceModel, dfa: DFA, closure: Closure, bound: int | None, faults: Sequence[str]) -> Certificate:
+    return Certificate(
+        holds=closure.counterexample is None and bound != 0,
+        order_independent=not faults,
+        backends=("reference",) if faults else ("reference", "chunked", "triton"),
+        length_bound=bound,
+        reachable_states=closure.reachable,
+        margin=closure.margin,
+        weights_dtype=_name(model.embedding.weight.dtype),
+        state_dtype=_name(state_dtype(model.embedding.weight)),
+        counterexample=closure.counterexample,
+        faults=tuple(faults),
+        weights_sha256=weights_hash(model),
+        automaton_sha256=automaton_hash(dfa),
+    )
+
+
+def weights_hash(model: SequenceModel) -> str:
+    """Of names, types, shapes and bits of all weights, and of the configuration."""
+    digest = hashlib.sha256(json.dumps(model.config.to_json(), sort_keys=True).encode())
+    for name, weight in sorted(stored_weights(model).items()):
+        digest.update(f"{name} {weight.dtype} {list(weight.shape)}".encode())
+        digest.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def automaton_hash(dfa: DFA) -> str:
+    return hashlib.sha256(json.dumps(dfa.to_json(), sort_keys=True).encode()).hexdigest()
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

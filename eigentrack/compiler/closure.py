@@ -1,0 +1,137 @@
+"""Closure: the joint states that a network can reach, all of them, and whether each one stands for the right automaton state.
+
+A joint state is everything that the step function carries: the memories and windows of all layers. If the set that the letters
+generate from the begin token is finite, every joint state labelled q answers q, and its successor by letter a is labelled
+δ(q, a), then the network answers like the automaton on every word of every length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from eigentrack.automata import DFA
+from eigentrack.layers import MixerState
+from eigentrack.models.sequence_model import ModelState
+
+Step = Callable[[Tensor, ModelState | None], tuple[Tensor, ModelState]]  # a token for each row → logits, next state
+
+STEP_BATCH = 4096  # joint states that are stepped at once
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """How a word becomes tokens: begin, then each letter and its fillers."""
+
+    letters: int
+    tokens_per_letter: int = 1
+
+    @property
+    def begin(self) -> int:
+        return self.letters
+
+    @property
+    def filler(self) -> int:
+        return self.letters + 1
+
+    def spelled(self, letter: int) -> list[int]:
+        return [letter] + [self.filler] * (self.tokens_per_letter - 1)
+
+    def tokens(self, word: Iterable[int]) -> list[int]:
+        return [self.begin, *(token for letter in word for token in self.spelled(letter))]
+
+
+@dataclass(frozen=True)
+class Closure:
+    reachable: int  # joint states
+    counterexample: tuple[str, ...] | None  # a shortest word on which network and automaton part; None: there is none
+    margin: float  # the smallest distance of the right logit from the next
+    small_states: bool  # all memories hold -1, 0 and 1 only
+
+
+def explore(step: Step, dfa: DFA, alphabet: Alphabet, limit: int) -> Closure:
+    """Breadth first, so that a counterexample is as short as can be."""
+    logits, states = step(torch.tensor([alphabet.begin]), None)
+    margin, small = float(_margins(logits, [dfa.start]).min()), _small(states)
+    if margin <= 0:
+        return Closure(1, (), margin, small)
+    came_from: list[tuple[int, int]] = [(-1, -1)]  # of every joint state: the one before it, and the letter
+    labels = {_keys(states)[0]: dfa.start}
+    frontier = [(0, dfa.start)]  # number and label of the joint states whose successors are not known yet
+    while frontier:
+        fresh: list[tuple[int, int]] = []
+        pieces: list[ModelState] = []
+        for rows, letter, logits, after in _successors(step, states, alphabet):
+            targets = [dfa.transitions[label][letter] for _, label in frontier[rows]]
+            margins = _margins(logits, targets).tolist()
+            margin = min(margin, *margins)
+            new = []
+            for place, (key, target) in enumerate(zip(_keys(after), targets, strict=True)):
+                before, _ = frontier[rows.start + place]
+                if labels.setdefault(key, target) != target or margins[place] <= 0:
+                    return Closure(len(labels), _spell(came_from, before, letter, dfa), margin, small)
+                if len(labels) > len(came_from):
+                    fresh.append((len(came_from), target))
+                    came_from.append((before, letter))
+                    new.append(place)
+            if len(labels) > limit:
+                raise ValueError(f"the network has more than {limit} joint states: raise --state-limit to go on")
+            if new:
+                pieces.append(after.select(torch.tensor(new)))
+        frontier = fresh
+        if pieces:
+            states = _stack(pieces)
+            small = small and _small(states)
+    return Closure(len(labels), None, margin, small)
+
+
+def _successors(step: Step, states: ModelState, alphabet: Alphabet) -> Iterator[tuple[slice, int, Tensor, ModelState]]:
+    """For every letter, the logits and joint states that it leads to; many joint states at once."""
+    count = states.layers[0].sequences
+    for first in range(0, count, STEP_BATCH):
+        rows = slice(first, min(count, first + STEP_BATCH))
+        piece = states.select(torch.arange(rows.start, rows.stop))
+        for letter in range(alphabet.letters):
+            after = piece
+            for token in alphabet.spelled(letter):
+                logits, after = step(torch.full((rows.stop - rows.start,), token), after)
+            yield rows, letter, logits, after
+
+
+def _margins(logits: Tensor, targets: list[int]) -> Tensor:
+    """How far the right logit lies above the next."""
+    at = torch.tensor(targets)[:, None]
+    others = logits.double().scatter(1, at, -torch.inf).amax(1)
+    return logits.double().gather(1, at)[:, 0] - others
+
+
+def _keys(states: ModelState) -> list[bytes]:
+    """All bits of each joint state."""
+    parts = [part for layer in states.layers for part in (*layer.memory, layer.window) if part is not None and part.numel()]
+    rows = torch.cat([part.reshape(len(part), -1).contiguous().view(torch.uint8) for part in parts], 1)
+    return [row.tobytes() for row in rows.numpy()]
+
+
+def _small(states: ModelState) -> bool:
+    return all(bool(((part == 0) | (part.abs() == 1)).all()) for layer in states.layers for part in layer.memory)
+
+
+def _stack(states: list[ModelState]) -> ModelState:
+    layers = []
+    for parts in zip(*(state.layers for state in states), strict=True):
+        memory = tuple(torch.cat(tensors) for tensors in zip(*(part.memory for part in parts), strict=True))
+        windows = [part.window for part in parts if part.window is not None]
+        layers.append(MixerState(memory, torch.cat(windows) if windows else None))
+    return ModelState(tuple(layers))
+
+
+def _spell(came_from: list[tuple[int, int]], number: int, letter: int, dfa: DFA) -> tuple[str, ...]:
+    """The word of a joint state, and one letter more."""
+    spelled = [letter]
+    while number > 0:
+        number, letter = came_from[number]
+        spelled.append(letter)
+    return tuple(dfa.letters[letter] for letter in reversed(spelled))

@@ -1,0 +1,116 @@
+"""A compiled network: model, automaton and certificate, in memory and in a folder. `verify` proves it anew from the files.
+
+automaton.json   the complete minimal DFA            model/             config.json and model.safetensors
+plan.json        construction, sizes, reasons        certificate.json   what was proved, with hashes of weights and automaton
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from eigentrack.automata import DFA
+from eigentrack.compiler.certificate import STATE_LIMIT, Certificate, certify, certify_up_to_a_length
+from eigentrack.compiler.choice import Choice, householders, parameters
+from eigentrack.compiler.closure import Alphabet
+from eigentrack.compiler.network import build_network
+from eigentrack.models import SequenceModel, load_model, save_model
+from eigentrack.models.storage import write_json
+
+AUTOMATON, PLAN, CERTIFICATE, MODEL = "automaton.json", "plan.json", "certificate.json", "model"
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
+SWITCHED_OFF = ("norms of the model", "norm, activation and scale of queries, keys, values and outputs")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    model: SequenceModel
+    dfa: DFA
+    alphabet: Alphabet
+    summary: dict[str, Any]  # plan.json
+    certificate: Certificate
+
+    def run(self, word: Sequence[str]) -> list[int]:
+        """The state that the network tells before the first letter and after each."""
+        numbers = []
+        for letter in word:
+            if letter not in self.dfa.letters:
+                raise ValueError(f"letter {letter!r} is not in the alphabet {', '.join(self.dfa.letters)}")
+            numbers.append(self.dfa.letters.index(letter))
+        tokens = torch.tensor([self.alphabet.tokens(numbers)])
+        with torch.no_grad():
+            logits, _ = self.model(tokens)
+        k = self.alphabet.tokens_per_letter
+        return logits[0, ::k].argmax(-1).tolist()  # a letter's answer is due with its last filler
+
+
+def compile_network(choice: Choice, dtype: torch.dtype = torch.float32, state_limit: int = STATE_LIMIT) -> Compiled:
+    plan = choice.plan
+    model = build_network(plan, dtype)
+    alphabet = Alphabet(len(plan.dfa.letters), plan.tokens_per_letter)
+    prove = certify if plan.exact else certify_up_to_a_length
+    certificate = prove(model, plan.dfa, alphabet, state_limit)
+    _, state = model.step(torch.tensor([alphabet.begin]))
+    carried = [part for layer in state.layers for part in (*layer.memory, layer.window) if part is not None]
+    summary = {
+        "construction": plan.construction,
+        "architecture": plan.architecture,
+        "why": choice.why,
+        "layers": len(plan.blocks),
+        "mixers": list(model.config.mixers),
+        "state_size": sum(part.numel() for part in carried),
+        "householders": householders(plan),
+        "d_model": plan.channels,
+        "mlp_width": max(model.config.mlp_widths),
+        "parameters": parameters(plan),
+        "switched_off": list(SWITCHED_OFF),
+        "tokens_per_letter": plan.tokens_per_letter,
+        "tokens": {"letters": list(plan.dfa.letters), "begin": alphabet.begin, "filler": alphabet.filler},
+    }
+    return Compiled(model, plan.dfa, alphabet, summary, certificate)
+
+
+def save_compiled(compiled: Compiled, folder: Path) -> None:
+    """The certificate comes last: a folder that has one is complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CERTIFICATE).unlink(missing_ok=True)
+    save_model(compiled.model, folder / MODEL)
+    write_json(folder / AUTOMATON, compiled.dfa.to_json())
+    write_json(folder / PLAN, compiled.summary)
+    write_json(folder / CERTIFICATE, compiled.certificate.to_json())
+
+
+def load_compiled(folder: Path) -> Compiled:
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder of a compiled network")
+    summary, dfa = _read(folder / PLAN), DFA.from_json(_read(folder / AUTOMATON))
+    tokens_per_letter = summary.get("tokens_per_letter") if isinstance(summary, dict) else None
+    if not isinstance(tokens_per_letter, int) or tokens_per_letter < 1:
+        raise ValueError(f"{folder / PLAN} must say how many tokens_per_letter there are")
+    certificate = Certificate.from_json(_read(folder / CERTIFICATE))
+    return Compiled(load_model(folder / MODEL).eval(), dfa, Alphabet(len(dfa.letters), tokens_per_letter), summary, certificate)
+
+
+def verify(folder: Path, state_limit: int = STATE_LIMIT) -> tuple[Certificate, list[str]]:
+    """Proves the network anew: the certificate found, and in what it differs from the one in the folder."""
+    compiled = load_compiled(folder)
+    prove = certify if compiled.certificate.length_bound is None else certify_up_to_a_length
+    found = prove(compiled.model, compiled.dfa, compiled.alphabet, state_limit)
+    claimed, proved = compiled.certificate.to_json(), found.to_json()
+    return found, [
+        f"{name} is {proved[name]}, the certificate says {claimed[name]}" for name in proved if proved[name] != claimed[name]
+    ]
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing: this is no folder of a compiled network") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid JSON ({error})") from None

@@ -1,0 +1,144 @@
+"""Counting modulo m without permutations of m points: rotations of the plane, and the two-layer construction.
+
+rotation   one layer, two reflections a token, R(2πx/m). No float holds the angles, so its certificate has a length bound.
+two-layer  one reflection a token. Layer 1 tells whether t is odd; with φ_t = (-1)^t s_t, s_t = s_{t-1} + x becomes
+           φ_t = (-1)^t x - φ_{t-1}, a reflection of the m-gon. Exact where m divides 12: 2 by signs, 3 as swaps of three
+           points, 4 as signs and swaps of the plane.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from eigentrack.automata import DFA
+from eigentrack.compiler.plan import Block, Channel, Factor, Head, Move, Plan, Products, Row, Wiring, letter_channel
+from eigentrack.compiler.tracking import Tracked, track
+
+PARITY_SWAP = ((0, 1), (1, 0))  # transitions[state][input]: input 1 swaps
+
+
+def shifts(dfa: DFA) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The automaton as addition modulo its number of states: the number of every state and of every letter."""
+    m = dfa.states
+    permutes = all(len(set(images)) == m for images in zip(*dfa.transitions, strict=True))
+    for generator in _translations(dfa) if permutes else ():
+        order, state = [dfa.start], generator[dfa.start]
+        while state != dfa.start:
+            order.append(state)
+            state = generator[state]
+        if len(order) == m:
+            number = {state: n for n, state in enumerate(order)}
+            steps = tuple(number[target] for target in dfa.transitions[dfa.start])
+            if all(
+                number[row[a]] == (number[s] + steps[a]) % m for s, row in enumerate(dfa.transitions) for a in range(len(row))
+            ):
+                return tuple(number[state] for state in range(m)), steps
+    raise ValueError("the language does not count modulo a number: no rotation can track it")
+
+
+def rotation_plan(dfa: DFA) -> Plan:
+    number, steps = shifts(dfa)
+    wiring, angle = Wiring(dfa), 2 * math.pi / dfa.states
+    moves = tuple(_rotation(angle * x) for x in steps)
+    x, y = wiring.new_channels(2)
+    heads = (Head(((1.0,), (0.0,)), moves, (1.0, 0.0), (x,)), Head(((1.0,), (0.0,)), moves, (0.0, 1.0), (y,)))
+    layer = Products(tuple(letter_channel(a) for a in range(len(steps))), heads, gated=False)
+    readout = tuple(((x, math.cos(angle * n)), (y, math.sin(angle * n))) for n in number)
+    return _plan(dfa, "rotation", (Block(layer),), wiring, readout, exact=False)
+
+
+def two_layer_plan(dfa: DFA) -> Plan:
+    number, steps = shifts(dfa)
+    wiring, m = Wiring(dfa), dfa.states
+    letters = tuple(letter_channel(a) for a in range(len(steps)))
+    parity = track(tuple(tuple(row[1] for _ in letters) for row in PARITY_SWAP), 0, wiring, gated=False)
+    # one input for each letter and parity: the reflection φ → (±x) - φ
+    signed = [(a, odd, (-x if odd else x) % m) for a, x in enumerate(steps) for odd in (0, 1)]
+    inputs = wiring.new_channels(len(signed))
+    choose = tuple(
+        Row(((letters[a], 1), *parity.literals(odd)), channel) for channel, (a, odd, _) in zip(inputs, signed, strict=True)
+    )
+    first = Block(Products(letters, parity.heads, gated=False), choose)
+    turns = [turn for _, _, turn in signed]
+    if 12 % m == 0:
+        parts = [(p, _exact_part(p, [turn % p for turn in turns], wiring)) for p in _prime_powers(m)]
+        states = wiring.new_channels(m)
+        table = tuple(
+            Row(
+                (*parity.literals(odd), *(literal for p, part in parts for literal in part.literals((-n if odd else n) % p))),
+                states[s],
+            )
+            for s, n in enumerate(number)
+            for odd in (0, 1)
+        )
+        heads = tuple(head for _, part in parts for head in part.heads)
+        blocks = (first, Block(Products(inputs, heads, gated=False), table))
+        return _plan(dfa, "two-layer-cyclic", blocks, wiring, tuple(((state, 1.0),) for state in states), exact=True)
+    angle = 2 * math.pi / m
+    moves = tuple(_reflection(angle * turn) for turn in turns)
+    x, y, turned = wiring.new_channels(3)
+    heads = (Head(((1.0,), (0.0,)), moves, (1.0, 0.0), (x,)), Head(((1.0,), (0.0,)), moves, (0.0, 1.0), (y,)))
+    mirror = tuple(Row(parity.literals(odd), turned, source=y, weight=1.0 - 2 * odd) for odd in (0, 1))
+    readout = tuple(((x, math.cos(angle * n)), (turned, math.sin(angle * n))) for n in number)
+    return _plan(
+        dfa, "two-layer-cyclic", (first, Block(Products(inputs, heads, gated=False), mirror)), wiring, readout, exact=False
+    )
+
+
+def _exact_part(p: int, turns: Sequence[int], wiring: Wiring) -> Tracked:
+    """φ → turn - φ modulo 2, 3 or 4, each by one factor."""
+    if p < 4:
+        return track(tuple(tuple((turn - phi) % p for turn in turns) for phi in range(p)), 0, wiring, gated=False)
+    # the corners ±e_1, ±e_2 of a square; S·(1, 1) and S·(1, -1) are ±1
+    keys = {0: ((0.0, 1.0), 2), 1: ((1.0, -1.0), 1), 2: ((1.0, 0.0), 2), 3: ((1.0, 1.0), 1)}
+    moves = tuple(Move((Factor(keys[turn][0], keys[turn][1], (0.0,)),)) for turn in turns)
+    bits = tuple(wiring.channel(offset=0.5) for _ in range(2))
+    start = ((1.0,), (0.0,))
+    heads = tuple(
+        Head(start, moves, query, (bit,), scale=0.5) for query, bit in zip(((1.0, 1.0), (1.0, -1.0)), bits, strict=True)
+    )
+    return Tracked(heads, bits, ((1, 1), (1, 0), (0, 0), (0, 1)))
+
+
+def _rotation(angle: float) -> Move:
+    if angle == 0:
+        return Move()
+    return Move((_mirror(0.0), _mirror(angle / 2)))
+
+
+def _reflection(angle: float) -> Move:
+    """The point at φ goes to angle - φ: a mirror whose normal stands on the line at angle / 2."""
+    return Move((_mirror(angle / 2 + math.pi / 2),))
+
+
+def _mirror(normal: float) -> Factor:
+    return Factor((math.cos(normal), math.sin(normal)), 2, (0.0,))
+
+
+def _translations(dfa: DFA) -> list[tuple[int, ...]]:
+    """One product of letters for each state that the start goes to by it."""
+    columns = list(zip(*dfa.transitions, strict=True))
+    found = {dfa.start: tuple(range(dfa.states))}
+    queue = [dfa.start]
+    for state in queue:  # grows while it is read
+        for images in columns:
+            if images[state] not in found:
+                found[images[state]] = tuple(images[q] for q in found[state])
+                queue.append(images[state])
+    return list(found.values())
+
+
+def _prime_powers(m: int) -> list[int]:
+    return [p for p in (4, 3) if m % p == 0] + ([2] if m % 4 == 2 else [])
+
+
+def _plan(
+    dfa: DFA,
+    name: str,
+    blocks: tuple[Block, ...],
+    wiring: Wiring,
+    readout: tuple[tuple[tuple[Channel, float], ...], ...],
+    exact: bool,
+) -> Plan:
+    return Plan(dfa, name, blocks, wiring.channels, tuple(sorted(wiring.offsets.items())), readout, exact)

@@ -1,0 +1,155 @@
+"""Plan: a compiled network as wiring, before any weight exists.
+
+The residual stream is a set of channels. Channel 0 is always 1, channel 1 + a is 1 on letter a and else 0; on the begin token
+no letter is on. Every block reads channels and writes others: its mixer from the past, its table (the MLP) from the present.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eigentrack.automata import DFA
+
+Channel = int
+Vector = tuple[float, ...]
+
+ALWAYS: Channel = 0
+
+
+def letter_channel(letter: int) -> Channel:
+    return 1 + letter
+
+
+@dataclass(frozen=True)
+class Factor:
+    """S ← (I - beta key keyᵀ) S + beta key valueᵀ."""
+
+    key: Vector
+    beta: float
+    value: Vector
+
+
+@dataclass(frozen=True)
+class Move:
+    """What an input does to the state of a head: forget everything if told so, then apply the factors in order."""
+
+    factors: tuple[Factor, ...] = ()
+    forget: bool = False
+
+
+@dataclass(frozen=True)
+class Head:
+    """A state matrix S [points, columns]; after each token column c of Sᵀ query goes to `outputs[c]`, times `scale`."""
+
+    start: tuple[Vector, ...]
+    moves: tuple[Move, ...]  # one for each input of the layer
+    query: Vector
+    outputs: tuple[Channel, ...]
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Products:
+    """A DeltaNet layer: move i of every head is made when channel inputs[i] is 1, none when all are 0."""
+
+    inputs: tuple[Channel, ...]
+    heads: tuple[Head, ...]
+    gated: bool
+
+    @property
+    def householders(self) -> int:
+        return max(1, max((len(move.factors) for head in self.heads for move in head.moves), default=1))
+
+
+@dataclass(frozen=True)
+class Gates:
+    """A GLA layer: heads with one point, whose factors act as the eigenvalue 1 - beta and the write beta value."""
+
+    inputs: tuple[Channel, ...]
+    heads: tuple[Head, ...]
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """A dense layer: maps[i][state] is where input i takes the state; output s is 1 in state s."""
+
+    inputs: tuple[Channel, ...]
+    maps: tuple[tuple[int, ...], ...]
+    start: int
+    outputs: tuple[Channel, ...]
+
+
+@dataclass(frozen=True)
+class Delay:
+    """A convolution: each target is its source `lag` tokens ago."""
+
+    lines: tuple[tuple[Channel, Channel, int], ...]  # source, target, lag
+
+
+@dataclass(frozen=True)
+class Row:
+    """If every channel in `when` has its bit, `weight` times `source` is added to `then`."""
+
+    when: tuple[tuple[Channel, int], ...]
+    then: Channel
+    source: Channel = ALWAYS
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Block:
+    mixer: Products | Gates | Matrices | Delay
+    table: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`readout[state]` weighs channels into the logit of that state; the highest logit is the network's answer."""
+
+    dfa: DFA
+    construction: str
+    blocks: tuple[Block, ...]
+    channels: int
+    offsets: tuple[tuple[Channel, float], ...]  # what the embedding puts into a channel on every token
+    readout: tuple[tuple[tuple[Channel, float], ...], ...]
+    exact: bool = True
+    tokens_per_letter: int = 1  # a letter, then tokens_per_letter - 1 fillers
+
+    @property
+    def begin(self) -> int:
+        """The token that comes first in every sequence; a filler comes after it in the vocabulary."""
+        return len(self.dfa.letters)
+
+    @property
+    def filler(self) -> int:
+        return self.begin + 1
+
+    @property
+    def architecture(self) -> str:
+        """diagonal, dense, deltanet (one factor, no gate), deltaproduct (several) or gated."""
+        mixers = [block.mixer for block in self.blocks]
+        if any(isinstance(mixer, Matrices) for mixer in mixers):
+            return "dense"
+        if any(isinstance(mixer, Gates) for mixer in mixers):
+            return "diagonal"
+        products = [mixer for mixer in mixers if isinstance(mixer, Products)]
+        if any(mixer.gated for mixer in products):
+            return "gated"
+        return "deltanet" if max(mixer.householders for mixer in products) == 1 else "deltaproduct"
+
+
+class Wiring:
+    """Hands out channels while a plan is drawn up."""
+
+    def __init__(self, dfa: DFA) -> None:
+        self.channels = 1 + len(dfa.letters)
+        self.offsets: dict[Channel, float] = {ALWAYS: 1.0}
+
+    def channel(self, offset: float = 0.0) -> Channel:
+        self.channels += 1
+        if offset:
+            self.offsets[self.channels - 1] = offset
+        return self.channels - 1
+
+    def new_channels(self, count: int) -> tuple[Channel, ...]:
+        return tuple(self.channel() for _ in range(count))

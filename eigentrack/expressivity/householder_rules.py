@@ -1,0 +1,217 @@
+"""Verdicts on layers whose gates are products of generalized Householder factors: DeltaNet, DeltaProduct, RWKV-7.
+
+Factors in [0, 1] shrink what they move, so that nothing turns for ever; a factor of -1 reflects. A head of one dimension is a
+diagonal channel, so that these layers contain the diagonal ones.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from eigentrack.expressivity.diagonal_rules import diagonal
+from eigentrack.expressivity.letter_structure import (
+    is_constant,
+    is_permutation,
+    is_swap_or_identity,
+    letter_maps,
+    partial_injection_rank,
+)
+from eigentrack.expressivity.one_layer import Head, one_layer_factors
+from eigentrack.expressivity.question import Question
+from eigentrack.expressivity.sources import (
+    CASTS,
+    CASTS_OFF_BOUNDARY,
+    COMPLEX_KDA,
+    DELTAPRODUCT,
+    ENOUGH_BITS,
+    FINITE_REACH,
+    GRAZZI,
+    ROUNDED_ANGLES,
+    RWKV7,
+    SMALL_INTEGERS,
+    derived,
+    proved,
+    stated,
+)
+from eigentrack.expressivity.verdict import Verdict
+
+
+def householder(question: Question) -> Verdict:
+    """The first rule that applies: what never turns, what can be built with few layers before many, what one layer cannot."""
+    rules = (_never_turns, _one_layer, _rotations, _two_layers, _blocks, _any_depth, _symmetric_gate, _all_of_s5)
+    verdicts = (rule(question) for rule in rules)
+    return next((verdict for verdict in verdicts if verdict is not None), None) or _as_channels(question)
+
+
+def rwkv7(question: Question) -> Verdict:
+    if question.any_depth and not question.rounds:
+        return question.can(stated(RWKV7), "finite precision", "every regular language, with a small constant number of layers")
+    return question.unknown("the number of layers is not stated" if not question.rounds else "only finite precision is stated")
+
+
+def _never_turns(question: Question) -> Verdict | None:
+    """No eigenvalue -1: repeated, every product of gates converges."""
+    language, householders = question.language, question.architecture.householders
+    if question.flips or language.star_free:
+        return None
+    if not question.casts:
+        return question.unknown("the theorem is about casts of exact products")
+    turning = [letter for letter, order in language.letter_orders.items() if order > 1]
+    if turning and question.eigenvalues.low >= 0 and householders is not None and householders <= 2:
+        return question.cannot(
+            proved(f"{GRAZZI}, Theorem 1 with Proposition 1.3"),
+            CASTS,
+            "two factors in [0, 1] have real eigenvalues ≥ 0: the state settles on a repeated letter",
+            f"letter {turning[0]} acts with period {language.letter_orders[turning[0]]}",
+        )
+    return question.cannot(
+        derived("6"),
+        CASTS_OFF_BOUNDARY,
+        "every eigenvalue of a word's product is 1 or of modulus below 1: the state settles on a repeated word",
+        question.why_not("star_free"),
+    )
+
+
+def _one_layer(question: Question) -> Verdict | None:
+    if not question.forgets_and_keeps:
+        return None
+    gated = question.architecture.layer == "gated-deltanet"
+    factors = one_layer_factors(question.dfa, Head(question.flips, gated))
+    if factors is None or not question.has_factors(factors):
+        return None
+    maps = letter_maps(question.dfa).values()
+    amount = f"{factors} factor{'s' if factors > 1 else ''} a token, one layer"
+    if all(map(is_permutation, maps)):
+        theorem = proved(f"{GRAZZI}, Theorem 3") + "; heads and rank in docs/theory.md, section 5"
+        do = "swap two states or keep all" if all(map(is_swap_or_identity, maps)) else "permute the states"
+        return question.can(theorem, SMALL_INTEGERS, f"letters {do}: {amount}", "permutation")
+    if partial_injection_rank(question.dfa) == factors:
+        return question.can(derived("5"), SMALL_INTEGERS, f"letters are one-to-one, up to an absorbing state: {amount}")
+    resets = gated and all(is_permutation(images) or is_constant(images) for images in maps)
+    return question.can(
+        derived("5"),
+        ENOUGH_BITS,
+        f"splits into heads of permutations, partial injections, resets and delays: {amount}",
+        "cascade-gated" if resets else None,
+    )
+
+
+def _rotations(question: Question) -> Verdict | None:
+    """Two reflections make a rotation."""
+    language = question.language
+    if not (question.flips and language.group and question.has_factors(2)) or question.rounds:
+        return None
+    name = language.subgroups[0].name
+    if language.commutative:
+        return question.can(
+            proved(f"{GRAZZI}, Theorem 3"),
+            ROUNDED_ANGLES,
+            f"{name} is a product of cycles, each a rotation of a plane: two factors, one layer",
+            "rotation" if _is_cyclic(name) else None,
+        )
+    if re.fullmatch(r"D\d+|S3|A4|S4|A5", name):
+        return question.can(
+            stated(DELTAPRODUCT) + "; docs/theory.md, section 5",
+            ROUNDED_ANGLES,
+            f"{name} turns a plane or the space: each element is a product of two reflections, one layer",
+        )
+    return None
+
+
+def _two_layers(question: Question) -> Verdict | None:
+    language = question.language
+    if not (question.flips and language.group and question.has_layers(2)) or question.rounds:
+        return None
+    name = language.subgroups[0].name
+    if language.commutative:
+        return question.can(
+            proved(f"{GRAZZI}, Theorem 6"),
+            ROUNDED_ANGLES,
+            f"{name} is a product of cycles: the first layer finds whose turn it is, the second reflects by turns",
+            "two-layer-cyclic" if _is_cyclic(name) else None,
+        )
+    if re.fullmatch(r"D\d+|S3", name):
+        return question.can(stated(DELTAPRODUCT), ROUNDED_ANGLES, f"{name} is dihedral: two layers with one factor")
+    return None
+
+
+def _blocks(question: Question) -> Verdict | None:
+    """Letters are gathered in blocks, and the permutation of a block is worked off as swaps during the next one."""
+    if not (question.flips and question.language.group) or question.any_depth or question.rounds:
+        return None
+    needed = 4 if question.architecture.householders == 1 else 3
+    if not question.has_layers(needed):
+        return None
+    return question.can(
+        stated(f"{DELTAPRODUCT}, Theorem 1") + "; docs/theory.md, section 9",
+        ROUNDED_ANGLES,
+        f"a group language: {needed} layers and a large look-up table",
+    )
+
+
+def _any_depth(question: Question) -> Verdict | None:
+    if not question.any_depth or not question.forgets_and_keeps:
+        return None
+    if question.language.star_free and not question.flips:
+        return question.can(
+            derived("4"),
+            ENOUGH_BITS,
+            "star-free: a cascade of flip-flops in heads of one dimension",
+            "cascade-products" if question.architecture.householders is None else None,
+        )
+    if not question.flips:
+        return None
+    reason = "every regular language: a cascade of permutations and resets"
+    enough_factors = question.architecture.householders is None
+    if question.architecture.layer == "gated-deltanet":
+        construction = "cascade-gated" if enough_factors else None
+        return question.can(stated(f"{DELTAPRODUCT}, Theorem 2"), ENOUGH_BITS, reason, construction)
+    if enough_factors:
+        theorem = proved(f"{GRAZZI}, Theorem 4") + "; the delay it lacks is in docs/theory.md, section 4"
+        return question.can(theorem, ENOUGH_BITS, reason, "cascade-products")
+    return question.can(derived("9", f"{DELTAPRODUCT}, Theorem 1, for groups"), ENOUGH_BITS, reason)
+
+
+def _symmetric_gate(question: Question) -> Verdict | None:
+    """One factor is a symmetric matrix: on a repeated letter the state of one layer has a period of at most 2."""
+    architecture = question.architecture
+    if architecture.layers != 1 or architecture.householders != 1 or not question.casts:
+        return None
+    slow = [letter for letter, order in question.language.letter_orders.items() if order > 2]
+    if not slow:
+        return None
+    return question.cannot(
+        proved(f"{GRAZZI}, Theorem 2, for one layer"),
+        CASTS,
+        "a gate with real eigenvalues makes a repeated letter settle, or alternate between two states",
+        f"letter {slow[0]} acts with period {question.language.letter_orders[slow[0]]}",
+    )
+
+
+def _all_of_s5(question: Question) -> Verdict | None:
+    architecture, language = question.architecture, question.language
+    if architecture.layers != 1 or question.has_factors(4) or not question.casts:
+        return None
+    actions = set(letter_maps(question.dfa).values())
+    if not (language.group and language.subgroups[0].name == "S5" and len(actions) >= 119):
+        return None
+    return question.cannot(
+        stated(f"{COMPLEX_KDA}, Theorem 4"),
+        FINITE_REACH,
+        "three factors turn one plane at most; the 5-cycles of S5 need two",
+        "the letters are all of S5",
+    )
+
+
+def _as_channels(question: Question) -> Verdict:
+    """Heads of one dimension are a diagonal layer, so that what it can do, this layer can."""
+    twin = replace(question.architecture, layer="diagonal", householders=None)
+    verdict = diagonal(replace(question, architecture=twin))
+    if verdict.answer == "can":
+        return replace(verdict, architecture=question.architecture, witness=None)
+    return question.unknown("no theorem covers this number of layers and factors")
+
+
+def _is_cyclic(name: str) -> bool:
+    return re.fullmatch(r"Z\d+", name) is not None

@@ -1,0 +1,70 @@
+"""Question: a language, given by its minimal DFA and its class, and an architecture; the rules turn it into a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eigentrack.automata.dfa import DFA
+from eigentrack.automata.language_class import LanguageClass
+from eigentrack.expressivity.architecture import Architecture
+from eigentrack.expressivity.verdict import Verdict
+from eigentrack.spectrum import EigenRange
+
+
+@dataclass(frozen=True)
+class Question:
+    dfa: DFA
+    language: LanguageClass
+    architecture: Architecture
+
+    def __post_init__(self) -> None:
+        if self.dfa.states != self.language.states:
+            raise ValueError(f"the DFA has {self.dfa.states} states, the minimal one of this class {self.language.states}")
+
+    @property
+    def eigenvalues(self) -> EigenRange:
+        if self.architecture.eigenvalues is None:
+            raise ValueError(f"layer {self.architecture.layer!r} has no eigenvalue range")
+        return self.architecture.eigenvalues
+
+    @property
+    def flips(self) -> bool:
+        return self.eigenvalues.low == -1
+
+    @property
+    def forgets_and_keeps(self) -> bool:
+        """Gates reach 0 and 1."""
+        return self.eigenvalues.low <= 0 and self.eigenvalues.high == 1
+
+    @property
+    def rounds(self) -> bool:
+        """Only statements about IEEE floats count."""
+        return self.architecture.precision == "ieee"
+
+    @property
+    def casts(self) -> bool:
+        """Statements about casts of exact products count."""
+        return self.architecture.precision == "finite"
+
+    @property
+    def any_depth(self) -> bool:
+        return self.architecture.layers is None
+
+    def has_layers(self, number: int) -> bool:
+        return self.architecture.layers is None or self.architecture.layers >= number
+
+    def has_factors(self, number: int) -> bool:
+        return self.architecture.householders is None or self.architecture.householders >= number
+
+    def why_not(self, name: str) -> str:
+        """What keeps the language out of a class."""
+        return self.language.witnesses[name]
+
+    def can(self, theorem: str, precision: str, reason: str, construction: str | None = None) -> Verdict:
+        return Verdict(self.architecture, "can", theorem, precision, reason, construction)
+
+    def cannot(self, theorem: str, precision: str, reason: str, witness: str) -> Verdict:
+        return Verdict(self.architecture, "cannot", theorem, precision, reason, witness)
+
+    def unknown(self, reason: str) -> Verdict:
+        return Verdict(self.architecture, "unknown", "none known", "–", reason)

@@ -1,0 +1,44 @@
+"""From a language and an architecture to a verdict: rules for each family of layers; what no rule decides is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eigentrack.automata.dfa import DFA, minimal
+from eigentrack.automata.language_class import LanguageClass
+from eigentrack.expressivity.architecture import STANDARD, Architecture
+from eigentrack.expressivity.diagonal_rules import complex_diagonal, diagonal, mlstm, open_diagonal, s4d_mamba
+from eigentrack.expressivity.householder_rules import householder, rwkv7
+from eigentrack.expressivity.other_rules import attention, dense, nonlinear, robust
+from eigentrack.expressivity.question import Question
+from eigentrack.expressivity.sources import derived
+from eigentrack.expressivity.verdict import Verdict
+
+RULES: dict[str, Callable[[Question], Verdict]] = {
+    "diagonal": diagonal,
+    "open-diagonal": open_diagonal,
+    "complex-diagonal": complex_diagonal,
+    "s4d-mamba": s4d_mamba,
+    "mlstm": mlstm,
+    "deltanet": householder,
+    "gated-deltanet": householder,
+    "rwkv7": rwkv7,
+    "dense": dense,
+    "attention": attention,
+    "slstm": nonlinear,
+    "lstm": nonlinear,
+}
+
+
+def judge(dfa: DFA, language: LanguageClass, architecture: Architecture) -> Verdict:
+    """Can the architecture recognise the language of the DFA, whose class this is?"""
+    question = Question(dfa if dfa.states == language.states else minimal(dfa), language, architecture)
+    if language.states == 1:
+        return question.can(derived("1"), "any", "the answer is the same for all words")
+    rules = robust if architecture.precision == "robust" else RULES[architecture.layer]
+    return rules(question)
+
+
+def verdicts(dfa: DFA, language: LanguageClass) -> tuple[Verdict, ...]:
+    """On all the standard architectures, in their order."""
+    return tuple(judge(dfa, language, architecture) for architecture in STANDARD)

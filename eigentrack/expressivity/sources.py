@@ -1,0 +1,45 @@
+"""Where a verdict comes from, and the models of arithmetic in which it holds.
+
+"proved in": the proof was read. "stated in": the statement was read, in the paper's abstract or as others report it.
+"derived in": the proof is ours.
+"""
+
+from __future__ import annotations
+
+
+def proved(where: str) -> str:
+    return f"proved in {where}"
+
+
+def stated(where: str) -> str:
+    return f"stated in {where}"
+
+
+def derived(section: str, beside: str = "") -> str:
+    """`section` is a heading of docs/theory.md."""
+    return f"derived in docs/theory.md, section {section}" + (f"; {beside}" if beside else "")
+
+
+GRAZZI = "Grazzi et al. 2025 (arXiv 2411.12537)"
+SARROF = "Sarrof et al. 2024 (arXiv 2405.17394)"
+SHAKERINAVA = "Shakerinava et al. 2026 (arXiv 2603.01959)"
+KHAVARI = "Khavari et al. 2025 (arXiv 2508.07395)"
+MERRILL = "Merrill et al. 2024 (arXiv 2404.08819)"
+DELTAPRODUCT = "Siems et al. 2025 (DeltaProduct, arXiv 2502.10297)"
+COMPLEX_KDA = "Siems et al. 2026 (Complex KDA, arXiv 2609.24797)"
+RWKV7 = "Peng et al. 2025 (RWKV-7, arXiv 2503.14456)"
+LI_COTTERELL = "Li & Cotterell 2025 (arXiv 2505.23623)"
+LIU = "Liu et al. 2023 (arXiv 2210.10749)"
+MERRILL_SABHARWAL = "Merrill & Sabharwal 2023 (TACL 11)"
+METRIC_AUTOMATA = "Dankowiakowski & Ronca 2025 (Metric Automata Theory)"
+
+# precision models
+SMALL_INTEGERS = "exact: states and gates are 0 and ±1, in every float type and every order of evaluation"
+ENOUGH_BITS = "finite precision with enough bits; rounding does not matter"
+CASTS = "casts of exact products"
+CASTS_OFF_BOUNDARY = "casts of exact products, if no limit of the state lies on a rounding boundary"
+SEQUENTIAL = "IEEE floats, one token after the other"
+FINITE_OR_SEQUENTIAL = "finite precision as in the paper; also IEEE floats, one token after the other"
+ROUNDED_ANGLES = "casts of exact products; in IEEE floats the angles are rounded and errors grow with the length"
+FINITE_REACH = "exact arithmetic with finitely many reachable states, gates of norm at most 1"
+LOG = "log precision"

@@ -1,0 +1,290 @@
+"""Verdicts on named languages, in every family; nested architectures never contradict each other; nothing is a guess."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eigentrack.automata import DFA, LanguageClass, classify, language, minimal
+from eigentrack.automata.word_problems import word_problem_dfa
+from eigentrack.expressivity import STANDARD, Architecture, Verdict, judge, verdicts
+from eigentrack.expressivity.architecture import LINEAR
+from eigentrack.spectrum import EigenRange
+
+FORGET, FLIP = EigenRange(0, 1), EigenRange(-1, 1)
+GROUPS = {
+    "S5-swaps": ("S5", "swaps"),
+    "S5-all": ("S5", "all"),
+    "A5-all": ("A5", "all"),
+    "S4-all": ("S4", "all"),
+    "Q8-all": ("Q8", "all"),
+}
+NAMED = [
+    "parity", "aa", "aaa", "aaaa", "abab", "flip-flop", "resettable-parity", "resettable-mod3", "t3", "d3", "dyck2-2",
+    *(f"tomita{n}" for n in range(1, 8)), "ends-ab", "a-then-b", "cerny4", "unary6", "shell-game5", "binary-mod5", *GROUPS,
+]  # fmt: skip
+
+DIAGONAL = Architecture("diagonal", FORGET)
+MAMBA_NEGATIVE = Architecture("diagonal", FLIP)
+DELTA = Architecture("deltanet", FLIP, layers=1, householders=1)
+PRODUCT = Architecture("deltanet", FLIP, layers=1)
+
+
+@cache
+def known(name: str) -> tuple[DFA, LanguageClass]:
+    dfa = minimal(word_problem_dfa(*GROUPS[name]) if name in GROUPS else language(name))
+    return dfa, classify(dfa)
+
+
+def answer(name: str, architecture: Architecture) -> str:
+    return judge(*known(name), architecture).answer
+
+
+@pytest.mark.parametrize(
+    ("architecture", "can", "cannot", "unknown"),
+    [
+        (
+            DIAGONAL,
+            "flip-flop tomita1 tomita2 tomita4 tomita7 d3 dyck2-2 ends-ab a-then-b",
+            "parity aa abab tomita3 tomita5 tomita6 t3",
+            "",
+        ),
+        (replace(DIAGONAL, precision="ieee"), "flip-flop d3", "parity aa abab aaa resettable-parity", ""),
+        (replace(DIAGONAL, layers=1), "flip-flop ends-ab", "parity", "d3 a-then-b"),
+        (Architecture("mlstm", FORGET), "flip-flop d3", "parity abab", ""),
+        (
+            MAMBA_NEGATIVE,
+            "parity aa aaaa abab tomita3 tomita5 resettable-parity d3 Q8-all",
+            "aaa unary6 tomita6 resettable-mod3 t3 binary-mod5 shell-game5",
+            "",
+        ),
+        (
+            replace(MAMBA_NEGATIVE, layers=1),
+            "parity aa tomita5 resettable-parity flip-flop",
+            "aaaa aaa Q8-all",
+            "abab tomita3 d3",
+        ),
+        (replace(MAMBA_NEGATIVE, layers=2), "aaaa Q8-all parity", "aaa", "abab"),
+        (replace(MAMBA_NEGATIVE, precision="log"), "parity d3", "S5-all shell-game5 A5-all", "aaa t3"),
+        (Architecture("open-diagonal", FORGET, precision="eta-finite"), "ends-ab", "flip-flop d3 parity a-then-b", ""),
+        (Architecture("open-diagonal", FORGET, precision="constrained"), "flip-flop d3 a-then-b ends-ab", "parity aa abab", ""),
+        (
+            Architecture("complex-diagonal", layers=1),
+            "aaa unary6 parity tomita6",
+            "S4-all Q8-all binary-mod5 A5-all",
+            "t3 abab",
+        ),
+        (Architecture("complex-diagonal"), "aaa S4-all t3 cerny4 d3 binary-mod5", "S5-all A5-all shell-game5", ""),
+        (Architecture("complex-diagonal", layers=2), "binary-mod5 Q8-all", "S4-all", "t3"),
+        (Architecture("complex-diagonal", layers=3), "S4-all", "A5-all", "cerny4"),
+        (Architecture("s4d-mamba"), "aa flip-flop d3", "parity", "resettable-parity aaa t3"),
+        (Architecture("deltanet", FORGET, householders=1), "flip-flop d3 tomita7", "parity aa abab t3 S5-swaps", ""),
+        (Architecture("deltanet", FORGET), "flip-flop d3", "parity aa abab", ""),
+        (Architecture("deltanet", FORGET, precision="ieee"), "flip-flop", "", "parity"),
+        (
+            DELTA,
+            "parity aa S5-swaps shell-game5 flip-flop resettable-parity ends-ab tomita1",
+            "aaa tomita6 A5-all S5-all t3",
+            "abab d3",
+        ),
+        (replace(DELTA, layers=2), "aaa unary6 tomita6 aaaa", "", "S5-all t3"),
+        (replace(DELTA, layers=4), "S5-all A5-all aaa", "", "t3"),
+        (replace(DELTA, layers=None), "t3 cerny4 S5-all abab resettable-mod3 d3", "", ""),
+        (replace(DELTA, householders=2), "aaa A5-all S4-all tomita2 unary6", "S5-all", "abab Q8-all"),
+        (replace(DELTA, householders=3), "S4-all resettable-mod3", "S5-all", "abab"),
+        (replace(DELTA, householders=4), "S5-all A5-all abab d3", "", "t3"),
+        (replace(DELTA, householders=2, layers=3), "S5-all A5-all", "", "t3"),
+        (PRODUCT, "S5-all abab dyck2-2 resettable-mod3 Q8-all", "", "t3 cerny4"),
+        (replace(PRODUCT, layers=None), " ".join(NAMED), "", ""),
+        (Architecture("gated-deltanet", FORGET, householders=1), "flip-flop d3", "parity abab", ""),
+        (Architecture("gated-deltanet", FLIP, layers=1, householders=1), "flip-flop S5-swaps", "t3", "d3"),
+        (Architecture("gated-deltanet", FLIP, layers=1, householders=2), "resettable-mod3", "S5-all", "t3"),
+        (Architecture("gated-deltanet", FLIP, householders=1), " ".join(NAMED), "", ""),
+        (Architecture("rwkv7"), " ".join(NAMED), "", ""),
+        (Architecture("rwkv7", layers=1), "", "", "parity t3"),
+        (Architecture("dense", layers=1), " ".join(NAMED), "", ""),
+        (Architecture("dense", precision="robust"), "ends-ab", "flip-flop parity d3 a-then-b", ""),
+        (Architecture("attention"), "tomita1 tomita7 a-then-b", "flip-flop parity d3 tomita2 ends-ab", ""),
+        (Architecture("attention", precision="log"), "parity aaa t3 S4-all", "S5-all shell-game5", ""),
+        (Architecture("slstm", layers=1), " ".join(NAMED), "", ""),
+        (Architecture("slstm", precision="robust"), "flip-flop d3", "", "parity t3"),
+        (Architecture("lstm", layers=1), " ".join(NAMED), "", ""),
+        (Architecture("lstm", precision="robust"), "", "", "parity"),
+        (Architecture("diagonal", EigenRange(-0.5, 1)), "flip-flop", "aaa parity", ""),
+        (Architecture("diagonal", EigenRange(-0.5, 1), precision="ieee"), "flip-flop", "aaa", "parity"),
+        (Architecture("diagonal", EigenRange(0, 0.5)), "ends-ab", "parity", "flip-flop"),
+        (Architecture("deltanet", EigenRange(-0.5, 1), householders=1), "flip-flop", "parity aaa", ""),
+    ],
+    ids=lambda value: value.name if isinstance(value, Architecture) else "",
+)
+def test_named_languages(architecture: Architecture, can: str, cannot: str, unknown: str) -> None:
+    expected = {
+        name: said for said, names in (("can", can), ("cannot", cannot), ("unknown", unknown)) for name in names.split()
+    }
+    assert {name: answer(name, architecture) for name in expected} == expected
+
+
+def test_every_row_has_a_source_a_model_and_a_reason() -> None:
+    for name in NAMED:
+        found = verdicts(*known(name))
+        assert [verdict.architecture for verdict in found] == list(STANDARD)
+        for verdict in found:
+            assert verdict.reason
+            if verdict.answer == "unknown":
+                assert verdict.theorem == "none known"
+            else:
+                assert verdict.theorem.startswith(("proved in ", "stated in ", "derived in docs/theory.md, section "))
+                assert len(verdict.precision) > 2
+            assert (verdict.answer == "cannot") <= bool(verdict.witness)
+
+
+def test_names_are_different_and_readable() -> None:
+    names = [architecture.name for architecture in STANDARD]
+    assert len(set(names)) == len(names)
+    assert "DeltaNet [-1, 1], 1 layer" in names
+    assert "DeltaProduct [-1, 1], 2 factors, 1 layer" in names
+    assert "diagonal (Mamba, GLA, Mamba-2) [0, 1], any depth" in names
+
+
+def test_witnesses_name_a_construction_or_an_element() -> None:
+    assert judge(*known("parity"), DELTA).witness == "permutation"
+    assert judge(*known("aaa"), replace(DELTA, layers=2)).witness == "two-layer-cyclic"
+    assert judge(*known("unary6"), replace(DELTA, householders=2)).witness == "permutation"  # Z2 and Z3 in two heads: exact
+    assert judge(*known("shell-game5"), replace(PRODUCT, layers=None)).witness == "permutation"
+    assert judge(*known("t3"), replace(PRODUCT, layers=None)).witness == "cascade-products"
+    assert judge(*known("t3"), Architecture("gated-deltanet", FLIP)).witness == "cascade-gated"
+    assert judge(*known("t3"), Architecture("dense", layers=1)).witness == "dense"
+    assert judge(*known("d3"), DIAGONAL).witness == "diagonal-cascade"
+    z7 = minimal(word_problem_dfa("Z7", "all"))
+    assert judge(z7, classify(z7), replace(DELTA, householders=2)).witness == "rotation"
+    assert "ab" in str(judge(*known("abab"), DIAGONAL).witness)
+    assert judge(*known("aaa"), DELTA).witness == "letter a acts with period 3"
+    assert "S3" in str(judge(*known("t3"), MAMBA_NEGATIVE).witness)
+
+
+def test_the_theorem_is_the_right_one() -> None:
+    assert "Theorem 1 with Proposition 1.3" in judge(*known("parity"), Architecture("deltanet", FORGET, householders=2)).theorem
+    assert "section 6" in judge(*known("parity"), Architecture("deltanet", FORGET, householders=3)).theorem
+    assert "rounding boundary" in judge(*known("parity"), Architecture("deltanet", FORGET)).precision
+    assert "Theorem 4" in judge(*known("S5-all"), replace(DELTA, householders=3)).theorem
+    assert "Theorem 3" in judge(*known("S5-swaps"), DELTA).theorem
+    assert "unless TC⁰ = NC¹" in judge(*known("shell-game5"), Architecture("attention", precision="log")).precision
+
+
+def no_weaker(architecture: Architecture) -> list[Architecture]:
+    """Architectures that contain this one: more layers, more factors, a wider range, more freedom in the matrices."""
+    wider = []
+    if architecture.layers is not None:
+        wider += [replace(architecture, layers=architecture.layers + 1), replace(architecture, layers=None)]
+    if architecture.layer in ("deltanet", "gated-deltanet") and architecture.householders is not None:
+        wider += [replace(architecture, householders=architecture.householders + 1), replace(architecture, householders=None)]
+    if architecture.eigenvalues == FORGET and architecture.layer in ("diagonal", "mlstm", "deltanet", "gated-deltanet"):
+        wider += [replace(architecture, eigenvalues=EigenRange(-0.5, 1)), replace(architecture, eigenvalues=FLIP)]
+    if architecture.layer == "diagonal":
+        wider.append(replace(architecture, layer="deltanet", householders=1))
+        if architecture.eigenvalues == FLIP:
+            wider.append(Architecture("complex-diagonal", layers=architecture.layers, precision=architecture.precision))
+    if architecture.layer == "deltanet":
+        wider.append(replace(architecture, layer="gated-deltanet"))
+    if architecture.layer in LINEAR - {"dense", "open-diagonal"}:
+        wider.append(Architecture("dense", layers=architecture.layers, precision=architecture.precision))
+    return wider
+
+
+def grid() -> list[Architecture]:
+    depths, counts, precisions = [1, 2, 3, 4, None], [1, 2, 3, 4, None], ["finite", "ieee", "log", "robust"]
+    ranges = [FORGET, EigenRange(-0.5, 1), FLIP]
+    rows = [Architecture("diagonal", r, depth, None, p) for r, depth, p in product(ranges, depths, precisions)]
+    rows += [Architecture("mlstm", r, depth) for r, depth in product(ranges, depths)]
+    rows += [
+        Architecture(layer, r, depth, count, p)
+        for layer, r, depth, count, p in product(["deltanet", "gated-deltanet"], ranges, depths, counts, precisions)
+    ]
+    rows += [Architecture(layer, None, depth) for layer, depth in product(["complex-diagonal", "s4d-mamba", "rwkv7"], depths)]
+    rows += [Architecture("attention", None, depth, None, p) for depth, p in product(depths, ["finite", "log"])]
+    return rows
+
+
+def check_nested(dfa: DFA, class_: LanguageClass) -> None:
+    @cache
+    def said(architecture: Architecture) -> Verdict:
+        return judge(dfa, class_, architecture)
+
+    for architecture in grid():
+        if said(architecture).answer == "can":
+            for wider in no_weaker(architecture):
+                assert said(wider).answer == "can", (architecture.name, wider.name)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMED if name != "S5-all"])
+def test_more_of_anything_never_takes_a_language_away(name: str) -> None:
+    check_nested(*known(name))
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.data())
+@settings(max_examples=25, deadline=None)
+def test_random_automata_are_judged_without_contradiction(states: int, letters: int, data: st.DataObject) -> None:
+    row = st.tuples(*[st.integers(0, states - 1)] * letters)
+    table = data.draw(st.tuples(*[row] * states))
+    accepting = data.draw(st.frozensets(st.integers(0, states - 1)))
+    dfa = minimal(DFA(tuple("abc"[:letters]), table, accepting))
+    class_ = classify(dfa)
+    check_nested(dfa, class_)
+    by_name = {verdict.architecture.name: verdict.answer for verdict in verdicts(dfa, class_)}
+    star_free = by_name["diagonal (Mamba, GLA, Mamba-2) [0, 1], any depth"]
+    assert star_free == ("can" if class_.star_free else "cannot")
+    assert by_name["transformer, any depth, finite precision"] == ("can" if class_.r_trivial else "cannot")
+    assert by_name["diagonal (Mamba, GLA, Mamba-2) [-1, 1], any depth"] == ("can" if class_.two_groups_only else "cannot")
+    assert by_name["any linear RNN, any depth, robust to noise"] == ("can" if class_.definite else "cannot")
+    assert by_name["DeltaNet [-1, 1], any depth"] == "can"
+
+
+def test_a_language_of_one_state_is_within_reach_of_all() -> None:
+    everything = DFA(("a", "b"), ((0, 0),), frozenset({0}))
+    assert {verdict.answer for verdict in verdicts(everything, classify(everything))} == {"can"}
+
+
+def test_the_automaton_need_not_be_minimal() -> None:
+    parity = DFA(("0", "1"), ((0, 1), (1, 2), (2, 3), (3, 0)), frozenset({0, 2}))
+    class_ = classify(parity)
+    assert class_.states == 2
+    assert judge(parity, class_, DELTA).answer == "can"
+    with pytest.raises(ValueError, match="the DFA has 3 states"):
+        judge(language("aaa"), class_, DELTA)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"layer": "mamba"}, "layer 'mamba' is not known; there are diagonal"),
+        ({"layer": "diagonal"}, "layer 'diagonal' needs an eigenvalue range"),
+        ({"layer": "dense", "eigenvalues": FLIP}, "layer 'dense' has no eigenvalue range"),
+        ({"layer": "diagonal", "eigenvalues": FLIP, "layers": 0}, "layers=0 must be at least 1, or None"),
+        ({"layer": "diagonal", "eigenvalues": FLIP, "householders": 2}, "layer 'diagonal' has no Householder factors"),
+        ({"layer": "dense", "precision": "double"}, "precision 'double' is not known; there are finite"),
+        ({"layer": "open-diagonal", "eigenvalues": FORGET}, "floats close the open interval"),
+        ({"layer": "dense", "precision": "eta-finite"}, "is for the layer 'open-diagonal' only"),
+    ],
+)
+def test_bad_architectures_are_named(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Architecture(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (("maybe", None), "answer 'maybe' must be one of can, cannot, unknown"),
+        (("can", "magic"), "witness 'magic' is no construction"),
+        (("cannot", None), "needs a witness"),
+        (("unknown", "dense"), "has no witness"),
+    ],
+)
+def test_bad_verdicts_are_named(values: tuple[str, str | None], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Verdict(DELTA, values[0], "", "", "", values[1])
