@@ -78,19 +78,38 @@ def _simple_group(name: str) -> Group:
 
 def _permutation_group(name: str, elements: Sequence[Permutation], generators: Sequence[Permutation]) -> Group:
     number = {element: g for g, element in enumerate(elements)}  # the identity sorts first
-    table = tuple(tuple(number[_then(x, y)] for y in elements) for x in elements)
+    times = [[number[_then(element, generator)] for generator in generators] for element in elements]
+    found = {0: (0, 0)}  # element → the one before it and the generator that leads from there
+    for element in (queue := [0]):  # grows while it is read
+        for g, product in enumerate(times[element]):
+            if product not in found:
+                found[product] = element, g
+                queue.append(product)
+    table = tuple(_row(x, queue, found, times) for x in range(len(elements)))
     moved = tuple(sum(image != point for point, image in enumerate(element)) for element in elements)
     names = tuple(" ".join(map(str, element)) for element in elements)
     return Group(name, names, table, moved, tuple(number[generator] for generator in generators))
 
 
+def _row(x: int, order: Sequence[int], found: dict[int, tuple[int, int]], times: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """x·y for every y: a product by a generator further than that of the element before it."""
+    row = [x] * len(order)
+    for y in order[1:]:
+        before, generator = found[y]
+        row[y] = times[row[before]][generator]
+    return tuple(row)
+
+
 def _generated(name: str, generators: Sequence[Permutation]) -> Group:
     """All products of the generators, in the order of a breadth-first search: powers of a single generator come in order."""
     identity = tuple(range(len(generators[0])))
-    found = [identity]
-    for element in found:  # grows while it is read
-        found += [new for g in generators if (new := _then(element, g)) not in found]
-    return _permutation_group(name, found, [g for g in generators if g != identity])
+    found = {identity}
+    for element in (queue := [identity]):  # grows while it is read
+        for product in (_then(element, generator) for generator in generators):
+            if product not in found:
+                found.add(product)
+                queue.append(product)
+    return _permutation_group(name, queue, [g for g in generators if g != identity])
 
 
 def _direct_product(left: Group, right: Group) -> Group:

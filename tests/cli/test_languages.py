@@ -1,0 +1,158 @@
+"""eigentrack explain, compile, verify and run: what they print, what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from eigentrack.cli import app
+from eigentrack.compiler.certificate import Certificate
+
+runner = CliRunner()
+
+CLASSES = {
+    "star_free",
+    "group",
+    "solvable",
+    "two_groups_only",
+    "commutative",
+    "r_trivial",
+    "l_trivial",
+    "j_trivial",
+    "definite",
+    "ac0",
+    "r_omega",
+}
+
+
+def output(*arguments: str, code: int = 0) -> str:
+    result = runner.invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("net")
+    output("compile", "(ab|ba)*", "-o", str(folder))
+    return folder
+
+
+def test_explain_tells_class_and_verdicts() -> None:
+    found = json.loads(output("explain", "(abab)*", "--json"))
+    assert (found["states"], found["monoid_size"]) == (5, 10)
+    assert set(found["classes"]) >= CLASSES
+    assert not found["classes"]["star_free"]
+    assert found["classes"]["two_groups_only"]
+    assert {verdict["verdict"] for verdict in found["verdicts"]} <= {"can", "cannot", "unknown"}
+    assert all({"architecture", "verdict", "theorem", "precision"} <= set(verdict) for verdict in found["verdicts"])
+    assert [level["points"] for level in found["cascade"]] == [2, 3]
+    text = output("explain", "(abab)*")
+    assert "contains the group Z2 though every letter is aperiodic" in text
+    assert "cannot" in text
+
+
+def test_compile_reports_sizes_and_proof(tmp_path: Path) -> None:
+    found = json.loads(
+        output("compile", "--group", "S3", "--letters", "swaps", "-o", str(tmp_path / "net"), "--dtype", "bfloat16", "--json")
+    )
+    assert found["layers"] == 1
+    assert found["householders"] == 1
+    assert found["states"] == 6
+    assert found["parameters"] > 0
+    assert found["state_size"] > 0
+    certificate = found["certificate"]
+    assert certificate["holds"]
+    assert certificate["order_independent"]
+    assert certificate["reachable_states"] == 6
+    assert certificate["weights_dtype"] == "bfloat16"
+    assert Certificate.from_json(certificate).holds
+
+
+def test_compile_says_what_it_chose_and_why(tmp_path: Path) -> None:
+    text = " ".join(output("compile", "(aa)*", "-o", str(tmp_path / "net")).split())
+    assert "proved for every word of every length: 2 joint states" in text
+    assert "holds for every backend, device and batch" in text
+    assert "why: exact, and the fewest parameters of: permutation (deltanet" in text
+    text = " ".join(output("compile", "(a{7})*", "-o", str(tmp_path / "z7"), "--architecture", "rotation").split())
+    assert "proved for every word of at most" in text
+
+
+@pytest.mark.parametrize(
+    ("word", "said", "path"),
+    [("abba", "accept", "0 -a-> 1 -b-> 0 -b-> 2 -a-> 0"), ("", "accept", "0"), ("aab", "reject", "0 -a-> 1 -a-> 3 -b-> 3")],
+)
+def test_run_tells_accept_or_reject_and_the_states(net: Path, word: str, said: str, path: str) -> None:
+    first, second = output("run", str(net), "--word", word).splitlines()
+    assert (first, second) == (said, path)
+    found = json.loads(output("run", str(net), "--word", word, "--json"))
+    assert found["accept"] == (said == "accept")
+    assert found["word"] == list(word)
+
+
+def test_run_takes_letters_of_several_characters(tmp_path: Path) -> None:
+    output("compile", "--group", "Z3", "--letters", "generators", "-o", str(tmp_path))
+    assert output("run", str(tmp_path), "--word", "1 2 0, 1 2 0, 1 2 0").startswith("accept")
+    assert output("run", str(tmp_path), "--word", "1 2 0").startswith("reject")
+
+
+def test_verify_proves_again_and_finds_a_forgery(net: Path, tmp_path: Path) -> None:
+    assert "verified" in output("verify", str(net))
+    forged = tmp_path / "forged"
+    forged.mkdir()
+    for path in net.rglob("*"):
+        if path.is_file():
+            target = forged / path.relative_to(net)
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    automaton = json.loads((forged / "automaton.json").read_text())
+    (forged / "automaton.json").write_text(json.dumps({**automaton, "accepting": [1]}))
+    assert "not verified" in output("verify", str(forged), code=1)
+
+
+def test_an_automaton_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "dfa.json"
+    file.write_text(json.dumps({"letters": ["x", "y"], "transitions": [[1, 0], [0, 1]], "accepting": [0]}))
+    assert json.loads(output("explain", "--dfa", str(file), "--json"))["states"] == 2
+    assert json.loads(output("compile", "--dfa", str(file), "-o", str(tmp_path / "net"), "--json"))["certificate"]["holds"]
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_drawings(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"automaton{suffix}"
+    output("explain", "(ab)*", "--draw", str(path))
+    head = path.read_bytes()[:300]
+    assert (b"<svg" in head or b"<?xml" in head) if suffix == ".svg" else head.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["explain"], "give one of REGEX, --language, --dfa and --group; got none"),
+        (["explain", "a", "--group", "S3"], "got REGEX and --group"),
+        (["explain", "(a"], "'(a'"),
+        (["explain", ""], "no letters: add an alphabet"),
+        (["explain", "--language", "klingon"], "language 'klingon' is not known"),
+        (["explain", "--group", "X5"], "group 'X5' is not known"),
+        (["explain", "--group", "S5", "--letters", "some"], "subset 'some' is not known"),
+        (["explain", "--group", "S3", "--alphabet", "x"], "--alphabet goes with a REGEX only"),
+        (["explain", "--dfa", "nowhere.json"], "nowhere.json"),
+        (["explain", "ab", "--draw", "x.pdf"], "must end in .svg or .png"),
+        (["explain", "(a|b)*a(a|b){9}", "--monoid-limit", "100"], "--monoid-limit"),
+        (["compile", "a"], "name the folder for the network: -o DIR"),
+        (["compile", "a", "-o", "x", "--dtype", "int8"], "--dtype 'int8' is not known"),
+        (["compile", "(aaa)*", "-o", "x", "--architecture", "diagonal"], "no diagonal network can be built"),
+        (["verify", "nowhere"], "nowhere is no folder of a compiled network"),
+        (["run", "nowhere", "--word", "a"], "nowhere is no folder of a compiled network"),
+    ],
+)
+def test_bad_input_is_named(arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ValueError, OSError)) as caught:  # which `main` prints as one line, with exit code 2
+        runner.invoke(app, arguments, catch_exceptions=False)
+    assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 2
+    assert list(tmp_path.iterdir()) == []
