@@ -230,3 +230,18 @@ def test_thousands_of_random_languages(block: int) -> None:
         assert network.certificate.holds
         word = random_word(rng, dfa, 10_000 if case % 20 == 0 else 200)
         assert network.run(word) == states_after_each_letter(dfa, word)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["reference", "chunked"])
+@pytest.mark.parametrize("batch", [1, 3, 64])
+@pytest.mark.parametrize(("name", "architecture"), [("shell-game5", "deltaproduct"), ("tomita3", "gated"), ("d4", "diagonal")])
+def test_long_words_on_every_backend_and_batch(name: str, architecture: str, batch: int, backend: str) -> None:
+    dfa = language(name)
+    network = compiled(dfa, architecture, "bfloat16")
+    rng = random.Random(batch)
+    words = [random_word(rng, dfa, 10_000) for _ in range(batch)]
+    tokens = torch.tensor([network.alphabet.tokens([dfa.letters.index(letter) for letter in word]) for word in words])
+    with torch.no_grad():
+        logits, _ = on_backend(network.model, backend)(tokens)
+    assert logits.argmax(-1).tolist() == [states_after_each_letter(dfa, word) for word in words]
