@@ -14,7 +14,7 @@ demo: $(VENV)/core.stamp  ## train the [0,1] and [-1,1] twins on parity, print t
 test: $(VENV)/dev.stamp  ## all tests but the slow ones
 	$(BIN)/python -m pytest --numprocesses 2
 
-test-slow: $(VENV)/dev.stamp
+test-slow: $(VENV)/cluster.stamp  ## what takes minutes: the demo on five seeds, every preset at smoke, thousands of languages, Ray
 	$(BIN)/python -m pytest -m slow --numprocesses 2
 
 lint: $(VENV)/dev.stamp  ## format, lint, types, and the direction of imports
@@ -40,6 +40,10 @@ $(VENV)/dev.stamp: $(VENV)/core.stamp
 	@echo "adding the development tools and the peers to compare with ..."
 	@$(INSTALL) --editable '.[dev]'
 	@$(INSTALL) --no-deps fla-core==0.6.0
+	@touch $@
+
+$(VENV)/cluster.stamp: $(VENV)/dev.stamp
+	@$(INSTALL) --editable '.[cluster]'
 	@touch $@
 
 clean:

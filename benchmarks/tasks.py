@@ -20,7 +20,7 @@ from eigentrack.models.storage import write_json
 from eigentrack.tasks import Task
 from eigentrack.tasks.registry import make_task
 from eigentrack.training import TrainingConfig
-from eigentrack.training.loop import make_optimizer, train_step
+from eigentrack.training.step import TrainingStep
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("parity", {}),
@@ -56,9 +56,8 @@ def measure(name: str, options: dict[str, Any], batch: int, length: int, device:
     task = make_task(name, options)
     model = SequenceModel(ModelConfig(vocab_size=task.model_vocab_size)).to(device)
     config = TrainingConfig(steps=100, batch=batch, lengths=(length, length))
-    optimizer = make_optimizer(model, config)
-    sampling = median_seconds(lambda step: task.sample(batch, config.lengths, seed=0, step=step, device=device), device)
-    training = median_seconds(lambda step: train_step(model, optimizer, task, config, step), device)
+    step = TrainingStep(model, task, config)
+    sampling, training = median_seconds(step.sample, device), median_seconds(step, device)
     speed, share = tokens(task, config, device) / sampling, sampling / training
     title = " ".join([name, *(f"{key}={value}" for key, value in options.items())])
     line = f"{title}: {speed / 1e6:.1f} M tokens/s, {share:.1%} of a training step of {training * 1e3:.0f} ms"

@@ -60,6 +60,6 @@ class EigenRange:
 def _between(start: float, end: float, weight: Tensor) -> Tensor:
     if (start, end) == (0, 1):
         return weight
-    # torch.lerp meets both ends exactly: it switches formula at weight ½
-    ends = weight.new_tensor([start, end])
-    return torch.lerp(ends[0], ends[1], weight)
+    # torch.lerp meets both ends exactly: it switches formula at weight ½; filled where they are used, since a CUDA graph can
+    # hold no copy from the host
+    return torch.lerp(weight.new_full((), start), weight.new_full((), end), weight)

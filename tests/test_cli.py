@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from eigentrack.cli import COMMANDS
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -17,7 +19,7 @@ def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=None, check=False, timeout=300)
 
 
-@pytest.mark.parametrize("command", ["demo", "layers", "tasks", "train", "evaluate"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_with_an_example(command: str) -> None:
     result = run(command, "--help")
     assert result.returncode == 0
@@ -29,7 +31,12 @@ def test_layers_lists_every_mixer() -> None:
 
     rows = json.loads(run("layers", "--json").stdout)
     assert [row["name"] for row in rows] == list(MIXERS)
-    assert {row["name"] for row in rows if row["takes_eigenvalues"]} == set(MIXERS) - {"slstm", "lstm", "attention"}
+    assert {row["name"] for row in rows if row["takes_eigenvalues"]} == set(MIXERS) - {
+        "slstm",
+        "lstm",
+        "attention",
+        "convolution",
+    }
     text = run("layers").stdout
     assert all(name in text for name in MIXERS)
 
@@ -83,12 +90,42 @@ def test_train_then_evaluate(tmp_path: Path, task: list[str]) -> None:
         (["--label-smoothing", "2"], "label_smoothing=2.0 must be at least 0 and below 1"),
         (["--device", "cuda:77"], "--device cuda:77 is not to be had here"),
         (["--task", "[/red]x"], "task '[/red]x' is not known"),
+        (["--precision", "float16"], "precision='float16' is not known; there are float32, tfloat32, bfloat16"),
+        (["--telemetry-every", "-1"], "telemetry_every=-1 must be at least 0"),
+        (["--task", "language"], "a language is given by one of name, regex and dfa, not by none of them"),
+        (["--task", "language", "--task-option", "dfa=no.json"], "dfa='no.json' is not there: give the path of an automaton"),
     ],
 )
 def test_bad_training_input_is_named(tmp_path: Path, arguments: list[str], message: str) -> None:
     result = run("train", "--out", str(tmp_path / "run"), *arguments)
     assert result.returncode == 2
     assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_run_from_yaml_over_a_regex(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(
+        "task: language\n"
+        "task_options: {regex: (ab|ba)*}\n"
+        "model: {d_model: 8, layers: 1, mixer: deltanet, mixer_options: {heads: 2}}\n"
+        "training: {steps: 4, batch: 4, lengths: [3, 6], warmup: 2, learning_rate: 1e-3, precision: bfloat16}\n"
+    )
+    trained = run("train", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "run"), "--no-graph")
+    assert trained.returncode == 0, trained.stderr
+    assert "not solved after 4 steps" in trained.stdout
+    metrics = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in metrics] == [1, 2, 3, 4]
+    assert set(metrics[-1]["telemetry"]) == {"gradient_norm", "update_ratio", "histograms"}
+    flag = run("train", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "other"), "--precision", "float32")
+    assert flag.returncode == 2
+    assert "precision is given on the command line and in" in flag.stderr
+
+
+def test_a_diverging_run_ends_with_one_line(tmp_path: Path) -> None:
+    wild = ["--layer", "dense", "--layer-option", "eigenvalues=null", "--d-model", "8", "--steps", "50", "--lr", "1e9"]
+    result = run("train", *wild, "--out", str(tmp_path / "run"))
+    assert result.returncode == 2
+    assert "error: the loss is nan at step" in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -19,6 +19,7 @@ from eigentrack.cli.console import err, out
 from eigentrack.cli.demo import demo
 from eigentrack.cli.evaluate import evaluate
 from eigentrack.cli.explain import explain
+from eigentrack.cli.reproduce import reproduce
 from eigentrack.cli.train import train
 
 app = typer.Typer(
@@ -32,6 +33,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "train": train,
     "evaluate": evaluate,
+    "reproduce": reproduce,
     "explain": explain,
     "compile": compile_command,
     "verify": verify_command,

@@ -63,7 +63,7 @@ def _draw_by_matplotlib(dfa: DFA, levels: Cascade | None, path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    import networkx
+    import networkx  # type: ignore[import-untyped]
     from matplotlib import pyplot
 
     graph = networkx.DiGraph()

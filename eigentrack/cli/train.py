@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from eigentrack.cli.console import err, out
+from eigentrack.cli.console import out
 from eigentrack.cli.device import Device, check_device
+from eigentrack.cli.training_bar import TrainingBar
 
 
 def train(
     context: typer.Context,
     folder: Annotated[Path, typer.Option("--out", help="The run's folder: metrics, checkpoints and the model.")],
-    config: Annotated[Path | None, typer.Option(help="A run.json of another run, instead of the options below.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A run in YAML or JSON, such as another's run.json, instead of options.")
+    ] = None,
     task: Annotated[str, typer.Option(help="One of `eigentrack tasks`.")] = "parity",
     task_option: Annotated[list[str] | None, typer.Option(help="As name=value; may be repeated.")] = None,
     layer: Annotated[str, typer.Option(help="One of `eigentrack layers`.")] = "deltanet",
@@ -29,9 +31,18 @@ def train(
     lengths: Annotated[str, typer.Option(help="Shortest and longest training sequence.")] = "3,40",
     learning_rate: Annotated[float, typer.Option("--lr", help="Peak learning rate.")] = 1e-2,
     label_smoothing: Annotated[float, typer.Option(help="Of the targets.")] = 0.1,
+    precision: Annotated[str, typer.Option(help="float32, tfloat32 or bfloat16, over float32 weights.")] = "float32",
     seed: Annotated[int, typer.Option(help="Of the weights and of the batches.")] = 0,
+    validate_every: Annotated[int, typer.Option(help="Steps between validations.")] = 100,
+    checkpoint_every: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 100,
+    telemetry_every: Annotated[int, typer.Option(help="Steps between looks at gradients and gates; 0: never.")] = 100,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     device: Device = "cpu",
+    graph: Annotated[bool, typer.Option("--graph/--no-graph", help="On a GPU, replay the step as a CUDA graph.")] = True,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Fuse the step with torch.compile: starts later, runs faster.")
+    ] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard, too.")] = False,
 ) -> None:
     """Train any layer, in any eigenvalue range, on any task; stops when solved. Killed at any moment, it resumes.
 
@@ -43,7 +54,7 @@ def train(
     check_device(device)
     stored = config or (folder / RUN_FILE if resume and (folder / RUN_FILE).exists() else None)
     if stored is not None:
-        _refuse_flags(context, stored, except_for=("folder", "config", "resume", "device"))
+        _refuse_flags(context, stored, except_for=("folder", "config", "resume", "device", "graph", "compiled", "tensorboard"))
         run_config = load_run_file(stored)
     else:
         chosen = EigenRange.parse(eigenvalues)
@@ -66,23 +77,25 @@ def train(
                     "warmup": min(20, steps),
                     "label_smoothing": label_smoothing,
                     "seed": seed,
+                    "precision": precision,
                 },
+                "validate_every": validate_every,
+                "checkpoint_every": checkpoint_every,
+                "telemetry_every": telemetry_every,
             }
         )
-    columns = BarColumn(), TextColumn("{task.completed}/{task.total}  {task.fields[said]}"), TimeRemainingColumn()
-    with Progress(*columns, console=err) as progress:
-        bar = progress.add_task("", total=run_config.training.steps, said="")
-        latest: dict[str, float] = {}
-
-        def report(step: int, metrics: dict[str, float]) -> None:
-            latest.update(metrics)
-            valid = f"  validation {latest['validation_accuracy']:.3f}" if "validation_accuracy" in latest else ""
-            progress.update(bar, completed=step, said=f"loss {metrics['loss']:.4f}{valid}")
-
-        def say(text: str) -> None:
-            progress.console.print(text, markup=False, highlight=False)
-
-        result = run_training(run_config, folder, resume=resume, device=device, report=report, say=say)
+    with TrainingBar(run_config.training.steps) as bar:
+        result = run_training(
+            run_config,
+            folder,
+            resume=resume,
+            device=device,
+            graph=graph,
+            compiled=compiled,
+            tensorboard=tensorboard,
+            report=bar.report,
+            say=bar.say,
+        )
     verdict = "solved" if result.solved else "not solved"
     out.print(f"{verdict} after {result.steps} steps, validation accuracy {result.validation_accuracy:.4f}", highlight=False)
     out.print(f"model: {folder / 'model'}", markup=False, highlight=False)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, matrix_eigenvalues
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
@@ -93,6 +93,23 @@ class DeltaNet(LinearMixer):
         for k_j, b_j in zip(k.unbind(3), beta.unbind(3), strict=True):
             product = product - torch.einsum("bth,bthi,bthj->bthij", b_j, k_j, k_j) @ product
         return product
+
+    def gates(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """With the keys as the rows of K and D = diag(beta), the factors multiply to I - Kᵀ T K, T = (I + D tril(KKᵀ, -1))⁻¹ D,
+        which has the eigenvalues of the n by n matrix I - T KKᵀ, and 1."""
+        _, k, _, _ = self._queries_keys_values(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
+        beta, gate = self._beta(x), self._gate(x)
+        meetings = beta[..., None] * (gate_precision(k) @ gate_precision(k).mT)  # D KKᵀ, [B, T, H, n, n]
+        eigenvalue = 1 - meetings[..., 0]
+        if self.householders > 1:
+            identity = torch.eye(self.householders, dtype=meetings.dtype, device=meetings.device)
+            product = torch.linalg.solve_triangular(meetings.tril(-1), meetings, upper=False, unitriangular=True)
+            eigenvalue = matrix_eigenvalues(identity - product)
+        if gate is None:
+            return {"eigenvalue": eigenvalue, "beta": beta}
+        return {"eigenvalue": gate[..., None] * eigenvalue, "beta": beta, "gate": gate}
 
     def _queries_keys_values(
         self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None

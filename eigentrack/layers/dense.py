@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, matrix_eigenvalues
 from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.validation import require_positive
 from eigentrack.recurrence import dense_scan
@@ -65,6 +65,11 @@ class Dense(LinearMixer):
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> Float[Tensor, "B T H n n"]:
         return self._matrices(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)[0]
+
+    def gates(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        return {"eigenvalue": matrix_eigenvalues(self.transitions(x, state, cu_seqlens))}
 
     def _matrices(
         self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None

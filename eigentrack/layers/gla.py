@@ -87,6 +87,11 @@ class GLA(LinearMixer):
     ) -> Float[Tensor, "B T H K K"]:
         return torch.diag_embed(self._eigenvalue(x))
 
+    def gates(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        return {"eigenvalue": self._eigenvalue(x)}
+
     def _eigenvalue(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H K"]:
         logits = gate_precision(self.gate_proj(x)).unflatten(-1, (self.heads, -1))
         if self.gate_temperature == 1:

@@ -74,9 +74,14 @@ class Mamba(LinearMixer):
     def transitions(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> Float[Tensor, "B T D N N"]:
+        return torch.diag_embed(self.gates(x, state, cu_seqlens)["eigenvalue"])
+
+    def gates(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> dict[str, Tensor]:
         u, _, _ = self._inputs(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
         dt, _, _ = self._selection(u)
-        return torch.diag_embed(self.eigenvalues.eigenvalue(torch.exp(dt[..., None] * self._log_decay())))
+        return {"eigenvalue": self.eigenvalues.eigenvalue(torch.exp(dt[..., None] * self._log_decay()))}
 
     def _inputs(
         self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None

@@ -81,8 +81,13 @@ class Mamba2(LinearMixer):
     def transitions(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> Float[Tensor, "B T H N N"]:
-        eigenvalue = self._eigenvalue(self._time_step(self.in_proj(x)[..., -self.heads :]))
+        eigenvalue = self.gates(x, state, cu_seqlens)["eigenvalue"]
         return torch.diag_embed(eigenvalue[..., None].expand(*eigenvalue.shape, self.memory_shape[1]))
+
+    def gates(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        return {"eigenvalue": self._eigenvalue(self._time_step(self.in_proj(x)[..., -self.heads :]))}
 
     def _time_step(self, logits: Float[Tensor, "B T H"]) -> Float[Tensor, "B T H"]:
         return F.softplus(gate_precision(logits) + self.dt_bias)

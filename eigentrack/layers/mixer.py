@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
 from eigentrack.layers.short_convolution import ShortConvolution
@@ -121,6 +121,21 @@ class LinearMixer(Mixer):
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> Float[Tensor, "B T H n n"]:
         """The matrices A(x_t) that `forward` would apply to the memory of each head."""
+
+    @abstractmethod
+    def gates(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """What A(x_t) is made of, each [B, T, H, ...]: "eigenvalue", and "beta" and "gate" where the layer has them.
+
+        The eigenvalues are those of A(x_t), which may be complex, each once; but for those that equal the gate (1 without
+        one), which is all that a product of Householder factors has outside the span of its keys.
+        """
+
+
+def matrix_eigenvalues(matrices: Float[Tensor, "*batch n n"]) -> Complex[Tensor, "*batch n"]:
+    """On the CPU: a GPU would take the matrices one by one."""
+    return torch.linalg.eigvals(matrices.cpu()).to(matrices.device)
 
 
 def gate_precision(logits: Tensor) -> Tensor:

@@ -86,5 +86,10 @@ class MLSTM(LinearMixer):
         forget = self._forget_gate(x)
         return torch.diag_embed(forget[..., None].expand(*forget.shape, self.memory_shape[1]))
 
+    def gates(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        return {"eigenvalue": self._forget_gate(x)}
+
     def _forget_gate(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H"]:
         return self.eigenvalues.eigenvalue(torch.sigmoid(gate_precision(self.forget_gate_proj(x))))

@@ -5,12 +5,17 @@ B batch  T time  C channels  S sequences
 
 from __future__ import annotations
 
+import importlib.util
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from eigentrack.layers.validation import require_positive
 from eigentrack.recurrence.packing import sequence_lengths
+
+_TRITON = importlib.util.find_spec("triton") is not None
+_OF_THE_KERNEL = (torch.float32, torch.bfloat16)
 
 
 class ShortConvolution(nn.Module):
@@ -43,10 +48,15 @@ class ShortConvolution(nn.Module):
         return y, torch.cat([piece[:, piece.shape[1] - past :] for piece in pieces])
 
     def _filter(self, extended: Float[Tensor, "B long C"]) -> Float[Tensor, "B short C"]:
+        """In the precision of the input: under autocast that is half, over sums and weights in float32."""
+        if extended.is_cuda and extended.dtype in _OF_THE_KERNEL and _TRITON:
+            from eigentrack.recurrence.triton.short_convolution import short_convolution
+
+            return short_convolution(extended, self.weight, self.bias)
         time = extended.shape[1] - self.width + 1
         taps = [extended[:, lag : lag + time] * self.weight[:, lag] for lag in range(self.width)]
         y = sum(taps[1:], taps[0])
-        return y if self.bias is None else y + self.bias
+        return (y if self.bias is None else y + self.bias).to(extended.dtype)
 
 
 def optional_convolution(channels: int, width: int, bias: bool = False) -> ShortConvolution | None:

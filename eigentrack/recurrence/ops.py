@@ -28,6 +28,7 @@ from eigentrack.recurrence.reference.mlstm import mlstm as mlstm_reference
 from eigentrack.recurrence.reference.selective_scan import selective_scan as selective_scan_reference
 from eigentrack.recurrence.reference.slstm import slstm as slstm_reference
 from eigentrack.recurrence.shapes import check_shapes
+from eigentrack.recurrence.triton.delta_rule_cases import DELTA_RULE_KERNEL
 from eigentrack.spectrum import EigenRange
 
 DELTA_RULE = {"reference": delta_rule_reference, "chunked": delta_rule_chunked}
@@ -61,8 +62,16 @@ def delta_rule(
         gate=(gate, "B T H"),
         initial_state=(initial_state, f"{_sequences(q, cu_seqlens)} H K V"),
     )
-    state = _or_zeros(initial_state, q, cu_seqlens, size["H"], size["K"], size["V"])
-    return execute("delta_rule", DELTA_RULE, backend, q, k, v, beta, gate, initial_state=state, cu_seqlens=cu_seqlens)
+    return execute(
+        "delta_rule",
+        DELTA_RULE,
+        backend,
+        *(q, k, v, beta, gate),
+        initial_state=initial_state,
+        zero_state=lambda: _or_zeros(None, q, cu_seqlens, size["H"], size["K"], size["V"]),
+        cu_seqlens=cu_seqlens,
+        kernel=DELTA_RULE_KERNEL,
+    )
 
 
 def gated_linear(

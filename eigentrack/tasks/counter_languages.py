@@ -20,6 +20,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from eigentrack.tasks.counter_random import random_integers
+from eigentrack.tasks.device_tables import DeviceTables
 from eigentrack.tasks.task import Batch, Task, check_lengths
 
 END = "end"  # of the word, in the answers that allow it
@@ -54,13 +55,8 @@ class _Counters:
         self, word_length: Int[Tensor, "B 1"], random: Int[Tensor, "B N"]
     ) -> tuple[Int[Tensor, "B N"], Int[Tensor, "B N+1"]]:
         """The first N letters of a word of each length, from numbers below 2³¹, and the class before and after each of them."""
-        tensor = partial(torch.tensor, device=random.device)
-        changes = tensor([*self.changes, (0,) * len(self.begin)])  # A+1 C, the last for padding
-        sum_change, shares = changes[:-1].sum(1), tensor(self.shares)
-        may_follow = tensor([[letter in answers for letter in self.letters] for answers in self.answer_sets])  # classes A
-        bit = tensor([2**i for i in range(len(self.begin))])
-
-        counters = tensor(self.begin).expand(len(random), -1)
+        changes, sum_change, shares, may_follow, bit, begin = self._tables.on(random.device)
+        counters = begin.expand(len(random), -1)
         word, answers = torch.empty_like(random), [((counters > 0) * bit).sum(1)]
         for t, number in enumerate(random.unbind(1)):
             letters_left = word_length - (t + 1)
@@ -74,6 +70,13 @@ class _Counters:
             counters = counters + changes[word[:, t]]
             answers.append(((counters > 0) * bit).sum(1))
         return word, torch.stack(answers, 1)
+
+    @cached_property
+    def _tables(self) -> DeviceTables:
+        changes = torch.tensor([*self.changes, (0,) * len(self.begin)])  # A+1 C, the last for padding
+        may_follow = [[letter in answers for letter in self.letters] for answers in self.answer_sets]  # classes A
+        bit = [2**i for i in range(len(self.begin))]
+        return DeviceTables(changes, changes[:-1].sum(1), *map(torch.tensor, (self.shares, may_follow, bit, self.begin)))
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ class CounterLanguage(Task):
         return len(self.answer_sets)
 
     def sample(
-        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int, device: torch.device | str = "cpu"
+        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int | Tensor, device: torch.device | str = "cpu"
     ) -> Batch:
         check_lengths(lengths)
         shortest, longest = lengths

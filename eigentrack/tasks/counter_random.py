@@ -15,14 +15,16 @@ _GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB1331
 
 
 def random_integers(
-    high: int, shape: tuple[int, ...], *, seed: int, step: int, stream: int = 0, device: torch.device | str = "cpu"
+    high: int, shape: tuple[int, ...], *, seed: int, step: int | Tensor, stream: int = 0, device: torch.device | str = "cpu"
 ) -> Int[Tensor, "..."]:
-    """Integers 0..high-1 of the given shape; `stream` keeps the draws of one step apart."""
+    """Integers 0..high-1 of the given shape; `stream` keeps the draws of one step apart.
+
+    A `step` that lies on the device draws the same numbers as the int, and the host need not know it.
+    """
     if not 1 <= high <= 2**31:
         raise ValueError(f"high={high} must lie between 1 and 2**31")
-    key = _mix_number(_mix_number(_mix_number(seed) + step) + stream)
     counter = torch.arange(math.prod(shape), dtype=torch.int64, device=device)
-    bits = _mix(counter * _signed(_GOLDEN) + _signed(key))
+    bits = _mix(counter * _signed(_GOLDEN) + _key(seed, step, stream))
     # the upper 31 bits, scaled: the bias of at most high / 2**31 is far below what a batch can show
     return (_shift_right(bits, 33) * high >> 31).view(shape)
 
@@ -33,6 +35,13 @@ def derived_seed(seed: int, purpose: str) -> int:
     for letter in purpose.encode():
         key = _mix_number(key + letter)
     return key
+
+
+def _key(seed: int, step: int | Tensor, stream: int) -> int | Tensor:
+    before = _mix_number(seed)
+    if isinstance(step, int):
+        return _signed(_mix_number(_mix_number(before + step) + stream))
+    return _mix(_mix(step + _signed(before + _GOLDEN)) + _signed(stream + _GOLDEN))
 
 
 def _mix(x: Tensor) -> Tensor:
@@ -54,4 +63,5 @@ def _shift_right(x: Tensor, bits: int) -> Tensor:
 
 
 def _signed(x: int) -> int:
+    x %= 2**64
     return x - 2**64 if x >= 2**63 else x

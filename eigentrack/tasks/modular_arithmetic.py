@@ -1,8 +1,6 @@
 """Modular arithmetic without brackets: 2 - 3 - 3 * 2 = is asked modulo m, with * before + and -.
 
-value = finished + term: `finished` adds the terms before the last + or -, `term` is the signed product since then.
-
-    + d: (finished + term,  d)      - d: (finished + term, -d)      * d: (finished, term · d)
+value = finished + term: `term` is the signed product since the last + or -, `finished` adds the terms before it.
 
 Tokens 0..m-1 are the digits; + - * = and padding follow.  m modulus  B sequences  T time  N numbers in an expression
 """
@@ -13,9 +11,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.nn import functional as F
 
+from eigentrack.tasks.associative_scan import Parts, associative_scan
 from eigentrack.tasks.counter_random import random_integers
 from eigentrack.tasks.task import Batch, Task, check_lengths
 
@@ -47,7 +47,7 @@ class ModularArithmetic(Task):
         return self.modulus + 4
 
     def sample(
-        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int, device: torch.device | str = "cpu"
+        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int | Tensor, device: torch.device | str = "cpu"
     ) -> Batch:
         length, longest = _even_lengths(batch, lengths, seed, step, device), lengths[1]
         shape, operators_in_use = (batch, (longest + 1) // 2), 3 if self.multiplication else 2
@@ -66,16 +66,22 @@ class ModularArithmetic(Task):
 
     def prefix_values(self, digits: Int[Tensor, "B N"], operators: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
         """The value up to each digit; operator i stands after digit i, so the last column is not read."""
-        first, *others = digits.unbind(1)
-        finished, term = torch.zeros_like(first), first
-        values = [first]
-        for operator, digit in zip(operators.unbind(1), others, strict=False):
-            is_times = operator == TIMES
-            finished = torch.where(is_times, finished, finished + term)
-            # reduced at every step: an unreduced product leaves 64 bits after a few dozen digits
-            term = torch.where(is_times, term * digit, torch.where(operator == MINUS, -digit, digit)) % self.modulus
-            values.append(finished + term)
-        return torch.stack(values, 1) % self.modulus
+        before = F.pad(operators[:, :-1], (1, 0), value=PLUS)  # the operator in front of each digit
+        is_first = before != TIMES  # of its term
+        term = running_products(torch.where(before == MINUS, -digits, digits), is_first, self.modulus)
+        finished = F.pad(torch.where(is_first[:, 1:], term[:, :-1], 0).cumsum(1), (1, 0))
+        return (finished + term) % self.modulus
+
+
+def running_products(factors: Int[Tensor, "B N"], is_first: Bool[Tensor, "B N"], modulus: int) -> Int[Tensor, "B N"]:
+    """Modulo m, the product of the factors since the last first one."""
+
+    def combine(earlier: Parts, later: Parts) -> Parts:
+        (before, started_before), (after, started) = earlier, later
+        # reduced every time: an unreduced product leaves 64 bits after a few dozen digits
+        return torch.where(started, after, before * after % modulus), started_before | started
+
+    return associative_scan(combine, factors % modulus, is_first)[0]
 
 
 def check_modulus(modulus: int) -> None:
@@ -83,7 +89,9 @@ def check_modulus(modulus: int) -> None:
         raise ValueError(f"modulus={modulus} must be at least 2")
 
 
-def _even_lengths(batch: int, lengths: tuple[int, int], seed: int, step: int, device: torch.device | str) -> Int[Tensor, "B 1"]:
+def _even_lengths(
+    batch: int, lengths: tuple[int, int], seed: int, step: int | Tensor, device: torch.device | str
+) -> Int[Tensor, "B 1"]:
     check_lengths(lengths)
     shortest, longest = lengths
     if shortest == longest and shortest % 2:

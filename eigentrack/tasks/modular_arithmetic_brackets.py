@@ -51,7 +51,7 @@ class ModularArithmeticWithBrackets(Task):
         return self.modulus + 6
 
     def sample(
-        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int, device: torch.device | str = "cpu"
+        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int | Tensor, device: torch.device | str = "cpu"
     ) -> Batch:
         check_lengths(lengths, least=2)
         shortest, longest = lengths

@@ -63,7 +63,7 @@ class AssociativeRecall(Task):
         return 2 * self.pairs + self.queries * (self.gap + 1)
 
     def sample(
-        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int, device: torch.device | str = "cpu"
+        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int | Tensor, device: torch.device | str = "cpu"
     ) -> Batch:
         """All sequences have the one `length`, and are padded on the right to the longer of `lengths`."""
         check_lengths(lengths)

@@ -11,6 +11,7 @@ from eigentrack.tasks.counter_languages import CounterLanguage
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic
 from eigentrack.tasks.modular_arithmetic_brackets import ModularArithmeticWithBrackets
 from eigentrack.tasks.recall import AssociativeRecall
+from eigentrack.tasks.regular_language import read_automaton
 from eigentrack.tasks.task import Task
 from eigentrack.tasks.tracking import cycle_navigation, flip_flop, parity, recognition, state_prediction, word_problem
 
@@ -33,6 +34,12 @@ def make_task(name: str, options: dict[str, Any] | None = None) -> Task:
         raise ValueError(f"task {name!r} is not known; there are {', '.join(TASKS)}")
     check_options(f"task {name!r}", TASKS[name], options or {})
     return TASKS[name](**(options or {}))
+
+
+def self_contained(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with every file that they name read in, so that they mean the same when the file is gone."""
+    dfa = options.get("dfa")
+    return {**options, "dfa": read_automaton(dfa)} if isinstance(dfa, str) else options
 
 
 def describe(name: str) -> str:

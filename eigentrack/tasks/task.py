@@ -43,9 +43,12 @@ class Task(ABC):
 
     @abstractmethod
     def sample(
-        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int, device: torch.device | str = "cpu"
+        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int | Tensor, device: torch.device | str = "cpu"
     ) -> Batch:
-        """Sequences of random lengths between the two (inclusive), padded on the right to the longer one."""
+        """Sequences of random lengths between the two (inclusive), padded on the right to the longer one.
+
+        Nothing is read from the device and nothing copied to it once the first batch is drawn: a CUDA graph can hold this.
+        """
 
 
 def check_lengths(lengths: tuple[int, int], least: int = 1) -> None:

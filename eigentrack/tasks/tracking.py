@@ -16,12 +16,14 @@ from typing import ClassVar
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from eigentrack.automata import DFA, group, language
+from eigentrack.tasks.automaton_walk import AutomatonWalk
 from eigentrack.tasks.counter_random import random_integers
+from eigentrack.tasks.device_tables import DeviceTables
+from eigentrack.tasks.regular_language import chosen_automaton
 from eigentrack.tasks.task import Batch, Task, check_lengths
-
-_SCALE = 2**31
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class TrackingTask(Task):
     last_weight: float = 0.0  # of the loss, on the last token alone; the rest falls on all tokens alike
     tokens_per_letter: int = 1
     begin_token: bool = False
+    products: tuple[tuple[int, ...], ...] | None = None  # if the states form a group, 0 its identity, on which letters act
 
     def __post_init__(self) -> None:
         if len(self.outputs) != len(self.transitions):
@@ -52,6 +55,8 @@ class TrackingTask(Task):
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
         if self.tokens_per_letter < 1:
             raise ValueError(f"tokens_per_letter={self.tokens_per_letter} must be at least 1")
+        if self.products is not None and self.escape < 1:
+            raise ValueError(f"escape={self.escape} must be 1 in a group: every state is alive")
         if self.shares is not None and (len(self.shares) != self.letters or min(self.shares) < 0 or sum(self.shares) <= 0):
             raise ValueError(f"shares={self.shares} must be {self.letters} numbers of at least 0, not all 0")
 
@@ -80,7 +85,7 @@ class TrackingTask(Task):
         return max(self.outputs) + 1
 
     def sample(
-        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int, device: torch.device | str = "cpu"
+        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int | Tensor, device: torch.device | str = "cpu"
     ) -> Batch:
         """Lengths count the tokens after the begin token."""
         check_lengths(lengths)
@@ -110,49 +115,26 @@ class TrackingTask(Task):
             yield tokens, self._answers(states)
 
     def _answers(self, states: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
-        return torch.tensor(self.outputs, device=states.device)[states]
+        (outputs,) = self._outputs.on(states.device)
+        return outputs[states]
 
     def _draw(
-        self, state: Int[Tensor, " B"], time: int, seed: int, step: int
+        self, state: Int[Tensor, " B"], time: int, seed: int, step: int | Tensor
     ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"], Int[Tensor, " B"]]:
         """Tokens, the state that each target tells, and the state after the last letter."""
-        batch, device, k = len(state), state.device, self.tokens_per_letter
-        count = -(-time // k)
-        draws = (batch, count)
-        free = random_integers(_SCALE, draws, seed=seed, step=step, stream=1, device=device)
-        letter = torch.bucketize(free, self._thresholds.to(device), right=True)
-        escapes = random_integers(_SCALE, draws, seed=seed, step=step, stream=2, device=device) < int(self.escape * _SCALE)
-        table = self._table.to(device)
-        choices, choice_count = (x.to(device) for x in self._live_letters)
-        states = [state]
-        for t in range(count):
-            if self.escape < 1:
-                kept = choices[state, free[:, t] * choice_count[state] >> 31]
-                letter[:, t] = torch.where(escapes[:, t], letter[:, t], kept)
-            state = table[state, letter[:, t]]
-            states.append(state)
-        counted = (torch.arange(time, device=device) + 1) // k  # letters that the answer at each token takes into account
-        tokens = torch.full((batch, count, k), self.filler, device=device)
-        tokens[:, :, 0] = letter
-        return tokens.flatten(1)[:, :time], torch.stack(states, 1)[:, counted], state
+        k = self.tokens_per_letter
+        letters, states = self._walk(state, -(-time // k), seed, step)
+        counted = (torch.arange(time, device=state.device) + 1) // k  # letters that the answer at each token takes into account
+        tokens = F.pad(letters[..., None], (0, k - 1), value=self.filler)
+        return tokens.flatten(1)[:, :time], states[:, counted], states[:, -1]
 
     @cached_property
-    def _table(self) -> Int[Tensor, "Q A"]:
-        return torch.tensor(self.transitions, device="cpu")
+    def _walk(self) -> AutomatonWalk:
+        return AutomatonWalk(self.transitions, self.shares, self.live, self.escape, self.products)
 
     @cached_property
-    def _thresholds(self) -> Int[Tensor, " A_minus_1"]:
-        """Where the numbers below 2³¹ change letter."""
-        shares = torch.ones(self.letters, dtype=torch.float64) if self.shares is None else torch.tensor(self.shares).double()
-        return (shares.cumsum(0) / shares.sum() * _SCALE).round().long()[:-1]
-
-    @cached_property
-    def _live_letters(self) -> tuple[Int[Tensor, "Q A"], Int[Tensor, " Q"]]:
-        """For every state the letters that lead to a live state (all, if none does), and how many there are."""
-        live = range(len(self.transitions)) if self.live is None else self.live
-        rows = [[a for a, target in enumerate(row) if target in live] or list(range(self.letters)) for row in self.transitions]
-        padded = [row + row[:1] * (self.letters - len(row)) for row in rows]
-        return torch.tensor(padded), torch.tensor([len(row) for row in rows])
+    def _outputs(self) -> DeviceTables:
+        return DeviceTables(torch.tensor(self.outputs))
 
 
 def parity(last_weight: float = 0.5) -> TrackingTask:
@@ -174,12 +156,19 @@ def word_problem(name: str = "S5", inputs: str = "all", tokens_per_letter: int =
     subset = chosen.subset(inputs)
     rows = tuple(tuple(row[g] for g in subset) for row in chosen.table)
     outputs = tuple(range(chosen.order))
-    return TrackingTask(rows, outputs, tokens_per_letter=tokens_per_letter, begin_token=begin_token)
+    return TrackingTask(rows, outputs, tokens_per_letter=tokens_per_letter, begin_token=begin_token, products=chosen.table)
 
 
-def recognition(name: str = "tomita3", escape: float = 0.1, last_weight: float = 0.0) -> TrackingTask:
-    """After every letter of a named language: is the word so far in it?"""
-    return dfa_recognition(language(name), escape, last_weight)
+def recognition(
+    name: str | None = None,
+    regex: str | None = None,
+    alphabet: str = "",
+    dfa: dict | str | None = None,
+    escape: float = 0.1,
+    last_weight: float = 0.0,
+) -> TrackingTask:
+    """After every letter: is the word so far in the language? It is named, a regex, or an automaton in a JSON file."""
+    return dfa_recognition(chosen_automaton(name, regex, alphabet, dfa), escape, last_weight)
 
 
 def dfa_recognition(dfa: DFA, escape: float = 0.1, last_weight: float = 0.0) -> TrackingTask:
@@ -187,11 +176,18 @@ def dfa_recognition(dfa: DFA, escape: float = 0.1, last_weight: float = 0.0) -> 
     return TrackingTask(dfa.transitions, outputs, dfa.start, live=dfa.live_states(), escape=escape, last_weight=last_weight)
 
 
-def state_prediction(name: str = "tomita3", escape: float = 0.1, last_weight: float = 0.0) -> TrackingTask:
-    """After every letter of a named language: which state is its minimal automaton in?"""
-    dfa = language(name)
-    outputs = tuple(range(dfa.states))
-    return TrackingTask(dfa.transitions, outputs, dfa.start, live=dfa.live_states(), escape=escape, last_weight=last_weight)
+def state_prediction(
+    name: str | None = None,
+    regex: str | None = None,
+    alphabet: str = "",
+    dfa: dict | str | None = None,
+    escape: float = 0.1,
+    last_weight: float = 0.0,
+) -> TrackingTask:
+    """After every letter: which state is the language's automaton in? Named and regex languages have minimal ones."""
+    chosen = chosen_automaton(name, regex, alphabet, dfa)
+    outputs, live = tuple(range(chosen.states)), chosen.live_states()
+    return TrackingTask(chosen.transitions, outputs, chosen.start, live=live, escape=escape, last_weight=last_weight)
 
 
 def flip_flop(ignore: float = 0.8) -> TrackingTask:

@@ -1,6 +1,7 @@
-"""One step, one loop, evaluation by length."""
+"""One step, one loop, runs that resume, evaluation by length."""
 
 from eigentrack.training.config import TrainingConfig as TrainingConfig
+from eigentrack.training.divergence import Diverged as Diverged
 from eigentrack.training.evaluation import LengthCurve as LengthCurve
 from eigentrack.training.evaluation import accuracy_between as accuracy_between
 from eigentrack.training.evaluation import horizon as horizon

@@ -5,66 +5,31 @@ A run is determined by its RunConfig: on the CPU the resumed run ends with the s
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 
-from eigentrack.models import ModelConfig, SequenceModel, save_model
-from eigentrack.models.storage import write_atomically, write_json
+from eigentrack.models import SequenceModel, save_model
+from eigentrack.models.storage import write_json
 from eigentrack.tasks import Task
-from eigentrack.tasks.registry import make_task
 from eigentrack.training.checkpoint import load_checkpoint, save_checkpoint
-from eigentrack.training.config import TrainingConfig
 from eigentrack.training.evaluation import accuracy_between
-from eigentrack.training.loop import make_optimizer, train_step
+from eigentrack.training.loop import take_steps
+from eigentrack.training.metrics_log import Metrics, MetricsLog
+from eigentrack.training.run_config import RunConfig as RunConfig
+from eigentrack.training.run_config import load_run_file as load_run_file
+from eigentrack.training.step import Outcome, TrainingStep
+from eigentrack.training.telemetry import telemetry
+from eigentrack.training.tensorboard import TensorBoard, require_tensorboard
 
 RUN_FILE, METRICS_FILE, CHECKPOINTS, MODEL = "run.json", "metrics.jsonl", "checkpoints", "model"
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """`model.vocab_size` follows from the task, so it is not asked for."""
-
-    task: str
-    model: dict[str, Any]
-    training: TrainingConfig
-    task_options: dict[str, Any] = field(default_factory=dict)
-    validation_lengths: tuple[int, int] | None = None  # None: the training lengths
-    validate_every: int = 100
-    checkpoint_every: int = 100
-    stop_when_solved: bool = True  # once two validations in a row are all right
-
-    def __post_init__(self) -> None:
-        self.build_model_config()
-        for name in ("validate_every", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-
-    def build_task(self) -> Task:
-        return make_task(self.task, self.task_options)
-
-    def build_model_config(self) -> ModelConfig:
-        return ModelConfig.from_json({**self.model, "vocab_size": self.build_task().model_vocab_size})
-
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Any) -> RunConfig:
-        _check_keys("run", values, cls)
-        training = values.get("training")
-        _check_keys("training", training, TrainingConfig)
-        pairs: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in training.items()}
-        rest: dict[str, Any] = dict(values)
-        if rest.get("validation_lengths"):
-            rest["validation_lengths"] = tuple(rest["validation_lengths"])
-        return cls(**{**rest, "training": TrainingConfig(**pairs)})
+EVENTS = "tensorboard"
 
 
 @dataclass(frozen=True)
@@ -80,40 +45,67 @@ def run_training(
     *,
     resume: bool = False,
     device: str = "cpu",
-    report: Callable[[int, dict[str, float]], None] | None = None,
+    graph: bool = True,
+    compiled: bool = False,
+    tensorboard: bool = False,
+    report: Callable[[int, Metrics], None] | None = None,
     say: Callable[[str], None] = print,
 ) -> RunResult:
-    """Trains until solved or out of steps; `report(step, metrics)` is called after every step."""
-    task = config.build_task()
+    """Trains until solved or out of steps; `report(steps done, metrics)` is called for every step.
+
+    `graph`: on a GPU the step is replayed as a CUDA graph. `compiled`: torch.compile fuses the passes through the model.
+    `tensorboard`: events for it in a folder of that name.
+    """
+    task, steps = config.build_task(), config.training.steps
     torch.manual_seed(config.training.seed)
     model = SequenceModel(config.build_model_config()).to(device)
-    optimizer = make_optimizer(model, config.training)
+    step = TrainingStep(model, task, config.training, compiled=compiled)
     task.sample(1, config.training.lengths, seed=0, step=0, device=device)  # lengths that the task cannot make fail here
+    if tensorboard:
+        require_tensorboard()
     _open_folder(folder, config, resume)
-    done, troubles = load_checkpoint(folder / CHECKPOINTS, model, optimizer) if resume else (0, [])
+    done, troubles = load_checkpoint(folder / CHECKPOINTS, model, step.optimizer) if resume else (0, [])
     for trouble in troubles:
         say(trouble)
-    history = _metrics_up_to(folder, done)
-    streak = _solved_streak(history)
-    accuracy = next((line["validation_accuracy"] for line in reversed(history) if "validation_accuracy" in line), math.nan)
-    with (folder / METRICS_FILE).open("a") as metrics_file:
-        while done < config.training.steps and not (config.stop_when_solved and streak >= 2):
-            loss = train_step(model, optimizer, task, config.training, done)
-            metrics = {"loss": loss, "learning_rate": config.training.rate(done)}
-            done += 1
-            if done % config.validate_every == 0 or done == config.training.steps:
-                accuracy = _validate(model, task, config)
-                metrics["validation_accuracy"] = accuracy
-                streak = streak + 1 if accuracy == 1.0 else 0
-            _append(metrics_file, {"step": done, **metrics}, say)
-            if done % config.checkpoint_every == 0 or done == config.training.steps:
+
+    with ExitStack() as open_files:
+        log = open_files.enter_context(closing(MetricsLog(folder / METRICS_FILE, done, say)))
+        events = open_files.enter_context(closing(TensorBoard(folder / EVENTS, log.history))) if tensorboard else None
+        validations = [line["validation_accuracy"] for line in log.history if "validation_accuracy" in line]
+
+        def is_solved() -> bool:
+            return config.stop_when_solved and validations[-2:] == [1.0, 1.0]
+
+        def every(count: int) -> Callable[[int], bool]:
+            return lambda done: count > 0 and (done % count == 0 or done == steps)
+
+        validates, saves, looks = every(config.validate_every), every(config.checkpoint_every), every(config.telemetry_every)
+
+        def pauses(done: int) -> bool:
+            return validates(done) or saves(done) or looks(done)
+
+        for outcome in take_steps(step, done, done if is_solved() else steps, graph=graph, pause=pauses):
+            done = outcome.number + 1
+            metrics = _metrics(outcome, config)
+            if looks(done):
+                metrics["telemetry"] = telemetry(step, outcome)
+            if validates(done):
+                validations.append(_validate(model, task, config))
+                metrics["validation_accuracy"] = validations[-1]
+            log.append({"step": done, **metrics})
+            if events is not None:
+                events.write({"step": done, **metrics})
+            if saves(done):
                 try:
-                    save_checkpoint(folder / CHECKPOINTS, model, optimizer, done)
+                    save_checkpoint(folder / CHECKPOINTS, model, step.optimizer, done)
                 except OSError as error:  # a full disk, say: the checkpoint before is still there
                     say(f"the checkpoint of step {done} could not be written ({error}); going on without it")
             if report is not None:
                 report(done, metrics)
+            if is_solved():
+                break
     save_model(model, folder / MODEL)
+    accuracy = validations[-1] if validations else math.nan
     return RunResult(done, accuracy == 1.0, accuracy)
 
 
@@ -121,22 +113,13 @@ def load_run(folder: Path) -> RunConfig:
     return load_run_file(folder / RUN_FILE)
 
 
-def load_run_file(path: Path) -> RunConfig:
-    try:
-        values = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is missing: there is no training run") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not valid JSON ({error})") from None
-    return RunConfig.from_json(values)
-
-
-def _append(file: TextIO, metrics: dict[str, float], say: Callable[[str], None]) -> None:
-    try:
-        file.write(json.dumps(metrics) + "\n")
-        file.flush()
-    except OSError as error:
-        say(f"the metrics of step {metrics['step']} could not be written ({error}); going on without them")
+def _metrics(outcome: Outcome, config: RunConfig) -> Metrics:
+    return {
+        "loss": outcome.loss,
+        "accuracy": outcome.accuracy,
+        "gradient_norm": outcome.gradient_norm,
+        "learning_rate": config.training.rate(outcome.number),
+    }
 
 
 def _validate(model: SequenceModel, task: Task, config: RunConfig) -> float:
@@ -159,46 +142,3 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool) -> None:
 
 def _as_stored(config: RunConfig) -> Any:
     return json.loads(json.dumps(config.to_json()))  # JSON knows no tuples
-
-
-def _metrics_up_to(folder: Path, step: int) -> list[dict[str, float]]:
-    """The metrics of the steps that are done; what was written after the checkpoint is cut off, and written again."""
-    path = folder / METRICS_FILE
-    lines = path.read_text().splitlines() if path.exists() else []
-    # by step, not by place: a full disk may have lost a line, or a part of one
-    history = [metrics for line in lines if (metrics := _parsed(line)) is not None and metrics["step"] <= step]
-    text = "".join(json.dumps(metrics) + "\n" for metrics in history)
-    write_atomically(path, lambda temporary: Path(temporary).write_text(text))
-    return history
-
-
-def _parsed(line: str) -> dict[str, float] | None:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError:
-        return None
-
-
-def _solved_streak(history: list[dict[str, float]]) -> int:
-    """How many of the last validations in a row were all right."""
-    streak = 0
-    for line in reversed([line for line in history if "validation_accuracy" in line]):
-        if line["validation_accuracy"] != 1.0:
-            break
-        streak += 1
-    return streak
-
-
-def _check_keys(what: str, values: Any, kind: type) -> None:
-    fields = {item.name: item for item in dataclasses.fields(kind)}
-    if not isinstance(values, dict):
-        raise ValueError(f"the {what} configuration must be an object, got {values!r}")
-    if unknown := sorted(set(values) - set(fields)):
-        raise ValueError(f"unknown {what} entry {unknown[0]!r}; known are {', '.join(fields)}")
-    needed = [
-        name
-        for name, item in fields.items()
-        if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING and name not in values
-    ]
-    if needed:
-        raise ValueError(f"the {what} configuration needs {needed[0]!r}")

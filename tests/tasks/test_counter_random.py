@@ -43,6 +43,14 @@ def test_same_arguments_same_numbers_and_others_differ() -> None:
         assert (first == random_integers(2**31, (64,), **other)).sum() == 0
 
 
+@pytest.mark.parametrize("seed", [0, 7, 2**63 + 11, 2**64 - 1])
+@pytest.mark.parametrize("step", [0, 1, 10**9])
+def test_a_step_that_lies_on_the_device_draws_the_same_numbers(seed: int, step: int) -> None:
+    for stream in (0, 3):
+        known = random_integers(2**31, (40,), seed=seed, step=step, stream=stream)
+        assert torch.equal(random_integers(2**31, (40,), seed=seed, step=torch.tensor(step), stream=stream), known)
+
+
 def test_a_longer_draw_starts_with_the_shorter_one() -> None:
     assert torch.equal(random_integers(9, (40,), seed=0, step=0)[:10], random_integers(9, (10,), seed=0, step=0))
 

@@ -52,6 +52,15 @@ def test_batches_depend_on_seed_and_step_alone(name: str, options: dict[str, Any
         assert not torch.equal(first.tokens, task.sample(16, (12, 20), **other).tokens)
 
 
+@every_task
+def test_the_step_may_be_a_tensor(name: str, options: dict[str, Any]) -> None:
+    task = make_task(name, options)
+    known, unknown = (task.sample(32, (12, 40), seed=1, step=step) for step in (3, torch.tensor(3)))
+    assert torch.equal(known.tokens, unknown.tokens)
+    assert torch.equal(known.targets, unknown.targets)
+    assert torch.equal(known.weight, unknown.weight)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @every_task
 def test_a_gpu_draws_the_same_batches(name: str, options: dict[str, Any]) -> None:
@@ -70,6 +79,13 @@ def test_a_gpu_draws_the_same_batches(name: str, options: dict[str, Any]) -> Non
         ("counter-language", {}, "task 'counter-language' needs the option 'name'"),
         ("group", {"name": "S99"}, "group S99 has more than 5040 elements"),
         ("language", {"name": "tomita9"}, "language 'tomita9' is not known"),
+        ("language", {}, "a language is given by one of name, regex and dfa, not by none of them"),
+        ("language-state", {"name": "aa", "regex": "a*"}, "by one of name, regex and dfa, not by name and regex"),
+        ("language", {"name": "aa", "alphabet": "ab"}, "alphabet='ab' adds letters to a regex: a name has its own"),
+        ("language", {"regex": "a("}, r"regex 'a\(' is malformed"),
+        ("language", {"dfa": "/nowhere.json"}, "dfa='/nowhere.json' is not there"),
+        ("language", {"dfa": {"letters": ["a"]}}, "the automaton lacks 'transitions'"),
+        ("language", {"dfa": 3}, "option dfa=3 must be of type dict or str or None"),
     ],
 )
 def test_bad_names_and_options_are_named(name: str, options: dict[str, Any], message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from eigentrack.models import load_model
+from eigentrack.training import Diverged
 from eigentrack.training.checkpoint import checkpoints
 from eigentrack.training.config import TrainingConfig
 from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, MODEL, RunConfig, load_run, run_training
@@ -126,14 +128,15 @@ def test_lost_and_torn_metrics_do_not_stop_a_run_from_going_on(tmp_path: Path) -
 
 
 def test_a_full_disk_does_not_end_the_run(tmp_path: Path) -> None:
-    """A process that may not write files larger than 3800 bytes: no checkpoint fits, and each is named."""
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG.to_json()))
+    """A process that may not write files larger than 8000 bytes: the metrics fit, no checkpoint does, and each is named."""
+    config = replace(CONFIG, model={**CONFIG.model, "d_model": 16}, telemetry_every=0)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
     script = (
         "import resource, signal, sys\n"
         "from pathlib import Path\n"
         "from eigentrack.training.run import load_run_file, run_training\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (3800, 3800))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))\n"
         "folder = Path(sys.argv[1])\n"
         "try:\n"
         "    run_training(load_run_file(folder / 'config.json'), folder / 'run')\n"
@@ -197,8 +200,15 @@ def test_it_stops_when_solved(tmp_path: Path) -> None:
 def test_a_diverging_loss_stops_with_the_step(tmp_path: Path) -> None:
     model = {**CONFIG.model, "mixer": "dense", "mixer_options": {"state_size": 8, "eigenvalues": None}}
     training = replace(CONFIG.training, learning_rate=1e6, warmup=0, clip=1e9, steps=200)
-    with pytest.raises(ValueError, match=r"the loss is nan at step \d+: lower the learning rate \(1e\+06\)"):
+    message = (
+        r"the loss is nan at step 2: lower the learning rate \(999941\); the step before had loss .* norm, .*, in embedding"
+    )
+    with pytest.raises(Diverged, match=message) as error:
         run_training(replace(CONFIG, model=model, training=training), tmp_path)
+    assert f"at step {error.value.step}:" in str(error.value)
+    lines = [json.loads(line) for line in (tmp_path / METRICS_FILE).read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, error.value.step))
+    assert all(math.isfinite(line["loss"]) and math.isfinite(line["gradient_norm"]) for line in lines)
 
 
 def test_folders_in_use_are_named(tmp_path: Path) -> None:
@@ -221,6 +231,10 @@ def test_folders_in_use_are_named(tmp_path: Path) -> None:
         ({"training": {"steps": 3}}, "the training configuration needs 'batch'"),
         ({"training": {"steps": 3, "batch": 2, "lengths": [1, 2], "speed": 1}}, "unknown training entry 'speed'"),
         ({"validate_every": 0}, "validate_every=0 must be at least 1"),
+        ({"telemetry_every": -1}, "telemetry_every=-1 must be at least 0"),
+        ({"checkpoint_every": "often"}, "checkpoint_every='often' must be at least 1"),
+        ({"stop_when_solved": "no"}, "stop_when_solved='no' must be true or false"),
+        ({"task_options": [1]}, r"task_options=\[1\] must be an object"),
         ({"depth": 1}, "unknown run entry 'depth'"),
     ],
 )

@@ -14,7 +14,8 @@ from eigentrack.spectrum import EigenRange
 from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.tasks.tracking import parity, word_problem
 from eigentrack.training import TrainingConfig, accuracy_between, horizon, length_curve, scaled_accuracy, train
-from eigentrack.training.loop import batch_loss, make_optimizer
+from eigentrack.training.optimizer import make_optimizer
+from eigentrack.training.step import batch_accuracy, batch_loss
 
 
 def small_model(eigenvalues: EigenRange = EigenRange(-1, 1)) -> SequenceModel:
@@ -56,7 +57,19 @@ def test_the_loss_is_the_weighted_cross_entropy() -> None:
     for row in range(5):
         for t in range(9):
             expected += batch.weight[row, t] * F.cross_entropy(logits[row, t], batch.targets[row, t])
-    assert batch_loss(model, batch, 0.0).item() == pytest.approx((expected / batch.weight.sum()).item(), rel=1e-5)
+    assert batch_loss(logits, batch, 0.0).item() == pytest.approx((expected / batch.weight.sum()).item(), rel=1e-5)
+
+
+def test_the_accuracy_is_weighted_alike_and_padding_is_no_answer() -> None:
+    model, batch = small_model(), parity().sample(5, (2, 9), seed=0, step=0)
+    logits, _ = model(batch.tokens)
+    expected = 0.0
+    for row in range(5):
+        for t in range(9):
+            expected += batch.weight[row, t] * (logits[row, t, :2].argmax() == batch.targets[row, t])
+    assert batch_accuracy(logits, batch, 2).item() == pytest.approx((expected / 5).item(), rel=1e-5)
+    everywhere_padding = torch.tensor([0.0, 1.0, 9.0]).expand(5, 9, 3)
+    assert batch_accuracy(everywhere_padding, batch, 2) == batch_accuracy(everywhere_padding[..., :2], batch, 2) > 0
 
 
 def test_training_is_reproducible_and_reports_every_step() -> None:
@@ -141,6 +154,10 @@ def test_bad_values_are_named() -> None:
         ("clip", -1.0),
         ("label_smoothing", 2.0),
         ("seed", "a"),
+        ("learning_rate", "1e-3"),
+        ("warmup", True),
+        ("lengths", ("a", 3)),
+        ("precision", "float16"),
     ],
 )
 def test_every_setting_is_checked(name: str, value: Any) -> None:

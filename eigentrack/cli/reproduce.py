@@ -1,0 +1,108 @@
+"""eigentrack reproduce."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markdown import Markdown
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from eigentrack.cli.console import AsJson, err, out
+from eigentrack.cli.device import Device, check_device
+
+if TYPE_CHECKING:
+    from eigentrack.experiments.ledger import SweepProgress
+    from eigentrack.experiments.report import Report
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="figure1, 2, 3, 5 or 6, table3, deltaproduct, ablation or stability.")],
+    budget: Annotated[
+        str, typer.Option(help="smoke (CPU, a minute: proves the path), short (a GPU, minutes) or paper.")
+    ] = "smoke",
+    folder: Annotated[Path | None, typer.Option("--out", help="Cells and reports; runs/reproduce/BUDGET if not given.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Cells at a time on a device; one a core, or 4 a GPU, if not given.")] = None,
+    launcher: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
+    device: Device = "cpu",
+    seeds: Annotated[str | None, typer.Option(help="Such as 0,1,2, in place of the budget's.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a table or a figure of the paper: numbers, a plot, and a page with our values beside the paper's.
+
+    Stopped at any moment, the same command goes on; experiments in one folder share the cells they have in common.
+
+    Example: eigentrack reproduce figure1 --budget smoke --jobs 2
+    """
+    from eigentrack.experiments.ray_launcher import run_on_ray
+    from eigentrack.experiments.reproduce import launching, named_experiment
+    from eigentrack.experiments.reproduce import reproduce as run_experiment
+    from eigentrack.experiments.sweep import cores, run_locally
+
+    experiment = named_experiment(name)
+    launchers = {"local": run_locally, "ray": run_on_ray}
+    if launcher not in launchers:
+        raise ValueError(f"--launcher {launcher} is not known; there are {', '.join(launchers)}")
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"--jobs {jobs} must be at least 1")
+    check_device(device)
+    chosen_seeds = _seeds(seeds)
+    folder = Path("runs/reproduce") / budget if folder is None else folder
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--out {folder} is a file: name a folder")
+    folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    launch = partial(launchers[launcher], jobs=jobs or (4 if device.startswith("cuda") else cores()), device=device)
+
+    columns = TextColumn("{task.fields[cells]}"), BarColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=err, disable=as_json) as progress:
+        bar = progress.add_task("", total=None, cells="")
+
+        def show(state: SweepProgress) -> None:
+            cells = f"{state.finished} of {state.cells} cells"
+            progress.update(bar, completed=state.steps_done, total=state.steps, cells=cells)
+
+        def say(text: str) -> None:
+            progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+        report, files = run_experiment(experiment, budget, folder, launching(launch, report=show, say=say), chosen_seeds)
+    if as_json:
+        out.print_json(json.dumps(report.to_json()))
+    else:
+        _print(report, files)
+    if report.outcome.failures or report.outcome.unfinished:
+        counts = f"{len(report.outcome.failures)} failed, {report.outcome.unfinished} unfinished"
+        err.print(f"not all cells are there: {counts}; the same command goes on", highlight=False)
+        raise typer.Exit(1)
+
+
+def _seeds(text: str | None) -> list[int]:
+    parts = (text or "").replace(",", " ").split()
+    if text is not None and not (parts and all(part.isdigit() for part in parts)):
+        raise ValueError(f"--seeds {text!r} must be whole numbers, such as 0,1,2")
+    return [int(part) for part in parts]
+
+
+def _print(report: Report, files: list[Path]) -> None:
+    experiment = report.experiment
+    if report.budget == "smoke":
+        out.print("smoke budget: the numbers prove the path only", highlight=False)
+    if experiment.table is not None:
+        out.print(Markdown(experiment.table(report.shown)))
+    else:
+        columns = [*experiment.paper][:1]  # the page has all of them
+        table = Table(title=f"{experiment.title}\n{experiment.score.title}")
+        table.add_column("task")
+        table.add_column("model", no_wrap=True)
+        for column in ("best", "median", "deviation", *columns):
+            table.add_column(escape(column), justify="right")
+        for row in report.summary:
+            ours = (experiment.score.show(row[name]) for name in ("best", "median", "deviation"))
+            theirs = (row["paper"].get(column, "–") for column in columns)
+            table.add_row(*map(escape, (row["panel"], row["series"], *ours, *theirs)))
+        out.print(table)
+    out.print("\n".join(str(path) for path in files), markup=False, highlight=False, soft_wrap=True)

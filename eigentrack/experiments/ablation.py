@@ -1,0 +1,93 @@
+"""Is it the range or the structure that helps? Five transition structures × two ranges, at equal parameters and state size.
+
+    diagonal     A = diag(a)                      GLA
+    one GH       A = I - b k kᵀ                   DeltaNet
+    k GH         A = Π_j (I - b_j k_j k_jᵀ)       DeltaProduct, k = 4
+    gated GH     A = g (I - b k kᵀ), g in [0, 1]  gated DeltaNet
+    dense        A any matrix, eigenvalues in the disk over the range
+
+All have the same heads and the same state of 16 × 16 numbers a head, and no convolution. A structure whose projections have
+fewer parameters than the largest gets a wider MLP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from eigentrack.experiments import chomsky
+from eigentrack.experiments.cell import Cell
+from eigentrack.experiments.curve_plot import plot_scaled_accuracy
+from eigentrack.experiments.experiment import Experiment, Panel, Series, Settings, grid
+from eigentrack.experiments.length_test import LengthTest
+from eigentrack.models import ModelConfig, SequenceModel
+
+LAYERS, HEAD_SIZE = 2, 16
+PANELS = (
+    Panel("parity", "parity", {"last_weight": 0.5}),
+    Panel("S3", "group", {"name": "S3"}),
+    Panel("S5, swaps", "group", {"name": "S5", "inputs": "swaps"}),
+    Panel("modular arithmetic, no brackets", "modular-arithmetic"),
+)
+STRUCTURES: dict[str, tuple[str, dict[str, Any]]] = {
+    "diagonal": ("gla", {"conv": 0, "key_dim": HEAD_SIZE, "value_dim": HEAD_SIZE}),
+    "one GH": ("deltanet", {"conv": 0, "key_dim": HEAD_SIZE, "value_dim": HEAD_SIZE}),
+    "4 GH": ("deltanet", {"conv": 0, "key_dim": HEAD_SIZE, "value_dim": HEAD_SIZE, "householders": 4}),
+    "gated GH": ("deltanet", {"conv": 0, "key_dim": HEAD_SIZE, "value_dim": HEAD_SIZE, "gate": [0.0, 1.0]}),
+    "dense": ("dense", {"conv": 0, "state_size": HEAD_SIZE}),
+}
+
+PAPER = replace(chomsky.PAPER, rates=(1e-2, 1e-3, 1e-4), pilot=True, test=LengthTest((40, 256), 8192))
+SHORT = replace(
+    PAPER,
+    training=replace(PAPER.training, steps=5000, batch=512, warmup=500, clip=1.0),
+    rates=(1e-2, 1e-3),
+    test=replace(PAPER.test, sequences=2048),
+)
+SMOKE = replace(
+    SHORT,
+    d_model=16,
+    heads=1,
+    training=replace(SHORT.training, steps=5, batch=16, warmup=2),
+    rates=(1e-3,),
+    seeds=(0,),
+    test=LengthTest((40, 64), 32),
+    validate_every=5,
+    checkpoint_every=5,
+)
+
+
+def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
+    return grid("ablation", PANELS, matched_series(settings.d_model, settings.heads), settings, seeds)
+
+
+def matched_series(d_model: int, heads: int) -> list[Series]:
+    models = {
+        name: {"mixer": mixer, "mixer_options": {**options, "heads": heads}, "layers": LAYERS}
+        for name, (mixer, options) in STRUCTURES.items()
+    }
+    without_mlp = {name: _parameters({**model, "d_model": d_model, "mlp_width": 0}) for name, model in models.items()}
+    largest = max(without_mlp.values()) + LAYERS * 3 * d_model * d_model  # which gets an MLP of width d
+    return [
+        Series(f"{name} [{low:g}, {high:g}]", {**model, "eigenvalues": [low, high], "mlp_width": width})
+        for name, model in models.items()
+        for width in [round((largest - without_mlp[name]) / (LAYERS * 3 * d_model))]  # three matrices of d × width a block
+        for low, high in (chomsky.NARROW, chomsky.WIDE)
+    ]
+
+
+def _parameters(model: dict[str, Any]) -> int:
+    built = SequenceModel(ModelConfig.from_json({**model, "vocab_size": 2}))
+    return sum(parameter.numel() for parameter in built.parameters())
+
+
+EXPERIMENT = Experiment(
+    name="ablation",
+    title="Range or structure? Five transition structures in two ranges, at equal parameters and state size",
+    source="none: an open question of the paper's readers; the paper compares diagonal and one GH at unequal sizes",
+    settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
+    cells=_cells,
+    score=chomsky.SCORE,
+    plot=plot_scaled_accuracy,
+)

@@ -1,0 +1,95 @@
+"""Run a cell: train, test, store. A finished cell is never run again; an unfinished one goes on from its checkpoint."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from eigentrack.experiments.cell import Cell, CellResult, store_result, stored_result
+from eigentrack.experiments.length_test import NO_SCORES, length_scores, run_length_test
+from eigentrack.experiments.provenance import hardware
+from eigentrack.experiments.training_record import read_record, thin_metrics
+from eigentrack.models import SequenceModel, load_model
+from eigentrack.models.storage import write_json
+from eigentrack.training import Diverged, accuracy_between
+from eigentrack.training.run import CHECKPOINTS, MODEL, RunResult, run_training
+
+CLOCK_FILE = "seconds.json"
+
+
+def run_cell(
+    cell: Cell, folder: Path, device: str, report: Callable[[int], None] = lambda step: None, say: Callable[[str], None] = print
+) -> CellResult:
+    """`report(steps done)` is called while it trains; `say` takes what a user should read."""
+    result = stored_result(cell, folder)
+    if result is None:
+        result = _train_and_test(cell, folder, device, report, say)
+        store_result(cell, result, folder)
+    if (folder / CHECKPOINTS).exists():  # a finished cell keeps its model and a thin record, no more
+        thin_metrics(folder)
+        shutil.rmtree(folder / CHECKPOINTS)
+        (folder / CLOCK_FILE).unlink(missing_ok=True)
+    return result
+
+
+def state_size(model: SequenceModel) -> int:
+    """Of one sequence before its first token: attention, whose cache grows, has 0."""
+    return sum(part.numel() for block in model.blocks for part in block.mixer.initial_state(1).memory)  # type: ignore[operator, union-attr]
+
+
+def _train_and_test(
+    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]
+) -> CellResult:
+    clock = _Clock(folder / CLOCK_FILE)
+
+    def after_step(step: int, _: dict[str, float]) -> None:
+        if step % cell.run.checkpoint_every == 0:
+            clock.store()
+        report(step)
+
+    task, trained = cell.run.build_task(), cell.run.training.lengths
+    validated, scores, diverged_at = 0.0, NO_SCORES, None
+    try:
+        outcome = run_training(cell.run, folder, resume=True, device=device, report=after_step, say=say)
+    except Diverged as error:
+        outcome, diverged_at = RunResult(error.step, False, 0.0), error.step
+        model = SequenceModel(cell.run.build_model_config())
+    else:
+        model = load_model(folder / MODEL, device)
+        asked, count = cell.run.validation_lengths or trained, cell.test.sequences
+        validated = accuracy_between(model, task, asked, sequences=count, seed=cell.seed, purpose="validation").answers
+        scores = length_scores(run_length_test(model, task, cell.test, trained, cell.seed), cell.test, task.classes)
+    return CellResult(
+        panel=cell.panel,
+        series=cell.series,
+        rate=cell.rate,
+        seed=cell.seed,
+        trained_to=trained[1],
+        steps=outcome.steps,
+        solved=outcome.solved,
+        diverged_at=diverged_at,
+        validation_accuracy=validated,
+        scores=scores,
+        record=read_record(folder),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        state_size=state_size(model),
+        seconds=round(clock.seconds(), 2),
+        hardware=hardware(),
+    )
+
+
+class _Clock:
+    """Seconds over all the pieces in which a cell was run, stored with every checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.start = path, time.perf_counter()
+        self.before = json.loads(path.read_text()) if path.exists() else 0.0
+
+    def seconds(self) -> float:
+        return self.before + time.perf_counter() - self.start
+
+    def store(self) -> None:
+        write_json(self.path, self.seconds())

@@ -1,0 +1,84 @@
+"""DeltaProduct (Siems et al. 2025, the authors' sequel): one layer with n Householder factors a token, on S3, S4, A5 and S5.
+
+S_m acts on m - 1 dimensions, where m - 1 reflections make any element: 4 for S5, 2 for S3. A5 and S4 are also the rotations of
+a solid, and a rotation in three dimensions is a product of 2.
+
+Settings of the sequel: trained at length 128, tested to 512, batch 2048, rate 1e-3 with a cosine, 8 heads, no convolution, no
+gate, 100 passes. Taken from Figure 3: width 128, weight decay 0.01, passes of 1.6 million sequences (78,125 steps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from eigentrack.experiments import word_problems
+from eigentrack.experiments.cell import Cell
+from eigentrack.experiments.curve_plot import plot_sequence_accuracy
+from eigentrack.experiments.experiment import DEAD_BY, HORIZON, Experiment, Panel, Series, Settings, grid
+from eigentrack.experiments.length_test import LengthTest
+
+GROUPS = ("S3", "S4", "A5", "S5")
+FACTORS = (1, 2, 3, 4)
+
+PAPER = replace(
+    word_problems.PAPER,
+    heads=8,
+    training=replace(word_problems.PAPER.training, steps=78_125, batch=2048, lengths=(128, 128)),
+    rates=(1e-3,),
+    floor=1e-6,
+    test=LengthTest((129, 512), 8192),
+)
+SHORT = replace(
+    PAPER,
+    training=replace(PAPER.training, steps=5000, batch=512, warmup=250),
+    test=replace(PAPER.test, sequences=2048),
+)
+SMOKE = replace(
+    SHORT,
+    d_model=16,
+    heads=2,
+    training=replace(PAPER.training, steps=8, batch=8),
+    seeds=(0,),
+    test=LengthTest((129, 200), 16),
+    validate_every=8,
+    checkpoint_every=4,
+)
+
+
+def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
+    panels = [Panel(name, "group", {"name": name, "begin_token": True}) for name in GROUPS]
+    options = {"heads": settings.heads, "conv": 0}
+    series = [
+        Series(label(n), {"mixer": "deltanet", "layers": 1, "mixer_options": {**options, "householders": n}}) for n in FACTORS
+    ]
+    return grid("deltaproduct", panels, series, settings, seeds)
+
+
+def label(factors: int) -> str:
+    return f"n = {factors}"
+
+
+PAPER_VALUES = {
+    ("S3", label(1)): "fails: S3 needs n = 2",
+    ("S3", label(2)): "generalises",
+    ("S4", label(2)): "generalises",
+    ("A5", label(2)): "generalises",
+    ("S5", label(1)): "dead by about 10",
+    ("S5", label(2)): "dead by about 10",
+    ("S5", label(3)): "dead by about 50",
+    ("S5", label(4)): "right to about 200, dead by 500",
+}
+
+EXPERIMENT = Experiment(
+    name="deltaproduct",
+    title="How many Householder factors a group needs, in one layer",
+    source="the word problems of Siems et al. 2025; its curves are described here in words",
+    settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
+    cells=_cells,
+    score=word_problems.SCORE,
+    plot=plot_sequence_accuracy,
+    columns=(DEAD_BY, HORIZON),
+    paper={"DeltaProduct paper": PAPER_VALUES},
+    differences=("Every training sequence is new.", "Width 128 and weight decay 0.01: the sequel's are not known here."),
+)

@@ -1,0 +1,131 @@
+"""A test at lengths beyond the trained ones: accuracy a(L) and sequence accuracy s(L) at every length L = 1..longest.
+
+Tasks that answer after every token are streamed: one sequence tests all its lengths. The others are tested stretch by stretch
+of lengths, and every length takes the value of its stretch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from eigentrack.models import SequenceModel
+from eigentrack.tasks import Task, TrackingTask
+from eigentrack.tasks.counter_random import derived_seed
+from eigentrack.tasks.task import check_lengths
+from eigentrack.training import LengthCurve, accuracy_between, horizon, length_curve, scaled_accuracy
+
+RIGHT, DEAD = 0.9, 0.1  # sequence accuracy down to which a model is right, and below which it is dead
+AT_ONCE = 512  # streamed sequences: at the paper's sizes a model holds them in 2 GB
+FAR_SEQUENCES = 256
+STRETCH = 12  # lengths that are tested together where a task is not streamed
+
+
+@dataclass(frozen=True)
+class LengthTest:
+    """`lengths` hold the score; a streamed task goes on to length `far`, on few sequences, if the model's state can."""
+
+    lengths: tuple[int, int]
+    sequences: int
+    far: int = 0
+
+    def __post_init__(self) -> None:
+        check_lengths(self.lengths)
+        if self.sequences < 1 or self.far < 0:
+            raise ValueError(f"sequences={self.sequences} must be at least 1, and far={self.far} at least 0")
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """The mean accuracy at the lengths since the point before, and the sequence accuracy at this one."""
+
+    length: int
+    accuracy: float
+    sequence_accuracy: float
+
+
+def run_length_test(model: SequenceModel, task: Task, test: LengthTest, trained: tuple[int, int], seed: int) -> LengthCurve:
+    longest = test.lengths[1]
+    if not isinstance(task, TrackingTask):
+        return _by_stretches(model, task, test, trained, seed)
+    curve = _streamed(model, task, longest, test.sequences, seed)
+    if test.far <= longest or "attention" in model.config.mixers:  # attention's cache grows with the length
+        return curve
+    far = _streamed(model, task, test.far, FAR_SEQUENCES, derived_seed(seed, "far"))
+    return LengthCurve(
+        torch.cat([curve.accuracy, far.accuracy[longest:]]),
+        torch.cat([curve.sequence_accuracy, far.sequence_accuracy[longest:]]),
+    )
+
+
+def _streamed(model: SequenceModel, task: TrackingTask, longest: int, sequences: int, seed: int) -> LengthCurve:
+    accuracy, sequence_accuracy = torch.zeros(longest), torch.zeros(longest)
+    for first in range(0, sequences, AT_ONCE):
+        count = min(AT_ONCE, sequences - first)
+        curve = length_curve(model, task, longest, sequences=count, seed=derived_seed(seed, f"from {first}"))
+        accuracy += curve.accuracy * count / sequences
+        sequence_accuracy += curve.sequence_accuracy * count / sequences
+    return LengthCurve(accuracy, sequence_accuracy)
+
+
+def _by_stretches(model: SequenceModel, task: Task, test: LengthTest, trained: tuple[int, int], seed: int) -> LengthCurve:
+    longest = test.lengths[1]
+    starts = range(trained[1] + 1, longest + 1, STRETCH)
+    stretches = [trained, *((start, min(start + STRETCH - 1, longest)) for start in starts)]
+    if len(stretches) > 2 and stretches[-1][0] == stretches[-1][1]:  # a task may have no sequence of just this length
+        stretches[-2:] = [(stretches[-2][0], longest)]
+    sequences = -(-test.sequences // len(stretches))
+    accuracy, sequence_accuracy = torch.zeros(longest), torch.zeros(longest)
+    for stretch in stretches:
+        found = accuracy_between(model, task, stretch, sequences=sequences, seed=seed)
+        first = 0 if stretch == trained else stretch[0] - 1
+        accuracy[first : stretch[1]] = found.answers
+        sequence_accuracy[first : stretch[1]] = found.sequences
+    return LengthCurve(accuracy, sequence_accuracy)
+
+
+@dataclass(frozen=True)
+class LengthScores:
+    """What a test found; `accuracy` and `scaled_accuracy` are means over the test lengths."""
+
+    accuracy: float
+    scaled_accuracy: float
+    sequence_accuracy: float  # at the longest of the test lengths
+    horizon: int  # up to here 99 % of the answers are right
+    right_to: int  # up to here 90 % of the sequences are right so far
+    dead_by: int | None  # from here on fewer than 10 % are; None if never
+    longest: int  # that was tested
+    classes: int  # among which a guess is right once
+    curve: tuple[CurvePoint, ...]
+
+
+NO_SCORES = LengthScores(0.0, 0.0, 0.0, 0, 0, 1, 0, 2, ())  # of a run that diverged: it answers nothing
+
+
+def length_scores(curve: LengthCurve, test: LengthTest, classes: int) -> LengthScores:
+    shortest, longest = test.lengths
+    accuracy = curve.accuracy[shortest - 1 : longest].mean()
+    dead = torch.nonzero(curve.sequence_accuracy < DEAD)
+    return LengthScores(
+        accuracy=accuracy.item(),
+        scaled_accuracy=scaled_accuracy(accuracy, classes).item(),
+        sequence_accuracy=curve.sequence_accuracy[longest - 1].item(),
+        horizon=horizon(curve.accuracy),
+        right_to=horizon(curve.sequence_accuracy, RIGHT),
+        dead_by=int(dead[0]) + 1 if len(dead) else None,
+        longest=len(curve.accuracy),
+        classes=classes,
+        curve=_points(curve),
+    )
+
+
+def _points(curve: LengthCurve) -> tuple[CurvePoint, ...]:
+    """Every length up to 20, then ever wider steps of 5 %: length 10⁵ takes 200 points."""
+    points, first = [], 0
+    while first < len(curve.accuracy):
+        last = min(len(curve.accuracy), max(first + 1, int(first * 1.05)))
+        mean, unbroken = curve.accuracy[first:last].mean().item(), curve.sequence_accuracy[last - 1].item()
+        points.append(CurvePoint(last, round(mean, 4), round(unbroken, 4)))
+        first = last
+    return tuple(points)

@@ -1,0 +1,89 @@
+"""The same cells over a Ray cluster (extra `cluster`): the files of a finished cell come back by value, no disk is shared.
+
+A worker keeps the checkpoints of an unfinished cell in its own temporary folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from eigentrack.experiments.cell import RESULT_FILE, Cell, CellResult, stored_result
+from eigentrack.experiments.cell_run import run_cell
+from eigentrack.experiments.ledger import Ledger, in_a_line
+from eigentrack.experiments.sweep import Work
+from eigentrack.models.storage import write_atomically
+
+
+def run_on_ray(ledger: Ledger, *, jobs: int, device: str, work: Work = run_cell) -> None:
+    """Runs what waits in the ledger on the cluster of RAY_ADDRESS, or on a new one of this machine alone.
+
+    A cell takes one core; `jobs` of them share each GPU.
+    """
+    ray = _ray()
+    started_here = not ray.is_initialized()
+    if started_here:
+        ray.init(log_to_driver=False)
+    resources = {"num_cpus": 1, "num_gpus": 1 / jobs if device.startswith("cuda") else 0, "max_retries": 0}
+    remote = ray.remote(**resources)(_work_remotely)
+    running: dict[Any, Cell] = {}
+    try:
+        while ledger.waiting or running:
+            while (cell := ledger.take()) is not None:
+                running[remote.remote(cell, _corner(cell, ledger.folder), device, work)] = cell
+            done, _ = ray.wait(list(running))
+            for reference in done:
+                cell = running.pop(reference)
+                try:
+                    files, said = ray.get(reference)
+                except ray.exceptions.RayError as error:
+                    ledger.died(cell, in_a_line(getattr(error, "cause", None) or error))
+                    continue
+                for line in said:
+                    ledger.say(f"{cell.name}: {line}")
+                ledger.finished(cell, _write(cell, files, ledger.folder / cell.name))
+    finally:
+        for reference in running:
+            ray.cancel(reference, force=True)
+        if started_here:
+            ray.shutdown()
+
+
+def _corner(cell: Cell, folder: Path) -> str:
+    """Of a worker's temporary folder, for this cell in this sweep: tried again on the same machine, it goes on."""
+    described = f"{folder.resolve()} {json.dumps(cell.to_json(), sort_keys=True)}"
+    return hashlib.sha256(described.encode()).hexdigest()[:16]
+
+
+def _work_remotely(cell: Cell, corner: str, device: str, work: Work) -> tuple[dict[str, bytes], list[str]]:
+    torch.set_num_threads(1)
+    said: list[str] = []
+    folder = Path(tempfile.gettempdir()) / "eigentrack" / corner
+    work(cell, folder, device, lambda step: None, said.append)
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    shutil.rmtree(folder)  # finished: what it left behind must not answer for a later sweep
+    return files, said
+
+
+def _write(cell: Cell, files: dict[str, bytes], folder: Path) -> CellResult:
+    for name in sorted(files, key=lambda name: name == RESULT_FILE):  # the result last: with it the cell is finished
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda temporary, name=name: Path(temporary).write_bytes(files[name]))  # type: ignore[misc]
+    result = stored_result(cell, folder)
+    assert result is not None
+    return result
+
+
+def _ray() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        raise ValueError("--launcher ray needs Ray: install it with pip install 'eigentrack[cluster]'") from None

@@ -1,0 +1,70 @@
+"""Report: what an experiment's cells came to. The learning rate of each model is chosen first, then its seeds are summed up."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from eigentrack.experiments.cell import CellResult
+from eigentrack.experiments.experiment import Experiment, Settings
+from eigentrack.experiments.ledger import SweepOutcome
+from eigentrack.experiments.seeds import Key, choose_rates, spread
+
+
+@dataclass(frozen=True)
+class Report:
+    experiment: Experiment
+    budget: str
+    settings: Settings
+    seeds: tuple[int, ...]
+    cells: int
+    outcome: SweepOutcome
+    wall_seconds: float  # of this call; cells that were finished before took their time then
+    provenance: dict[str, str]
+
+    @cached_property
+    def chosen(self) -> dict[Key, float]:
+        """With a pilot the first seed alone chooses the rate: it is the only one that has run at all of them."""
+        return choose_rates(self.outcome.results, self.seeds[:1] if self.settings.pilot else self.seeds)
+
+    @cached_property
+    def shown(self) -> list[CellResult]:
+        if self.experiment.every_rate:
+            return list(self.outcome.results)
+        return [result for result in self.outcome.results if self.chosen.get(result.key) == result.rate]
+
+    @property
+    def summary(self) -> list[dict[str, Any]]:
+        """A row for each panel and series; none where the learning rate is an axis."""
+        return [] if self.experiment.every_rate else [self._summary(key) for key in self.chosen]
+
+    def _summary(self, key: Key) -> dict[str, Any]:
+        experiment = self.experiment
+        by_seed = {result.seed: experiment.score.of(result) for result in self.shown if result.key == key}
+        return {
+            "panel": key[0],
+            "series": key[1],
+            "score": experiment.score.title,
+            "rate": self.chosen[key],
+            "by_seed": by_seed,
+            **asdict(spread(list(by_seed.values()))),
+            "paper": {column: values[key] for column, values in experiment.paper.items() if key in values},
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "experiment": self.experiment.name,
+            "title": self.experiment.title,
+            "source": self.experiment.source,
+            "budget": self.budget,
+            "provenance": self.provenance,
+            "settings": asdict(self.settings),
+            "seeds": self.seeds,
+            "cells": self.cells,
+            "finished": len(self.outcome.results),
+            "failures": self.outcome.failures,
+            "wall_seconds": round(self.wall_seconds, 1),
+            "summary": self.summary,
+            "results": [result.to_json() for result in self.outcome.results],
+        }

@@ -1,0 +1,123 @@
+"""Run many cells at once on this machine: a few processes take one cell after another and share the device.
+
+A process that is killed takes nothing with it but the steps since its cell's last checkpoint; another takes its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import torch
+
+from eigentrack.experiments.cell import Cell, CellResult
+from eigentrack.experiments.cell_run import run_cell
+from eigentrack.experiments.ledger import Ledger, in_a_line
+
+Work = Callable[[Cell, Path, str, Callable[[int], None], Callable[[str], None]], CellResult]
+SECONDS_BETWEEN_REPORTS = 0.5
+
+
+def run_locally(ledger: Ledger, *, jobs: int, device: str, work: Work = run_cell) -> None:
+    """Runs what waits in the ledger. Interrupted (Ctrl-C), it ends its processes, and all cells can go on later."""
+    context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
+    threads = max(1, torch.get_num_threads() // jobs)  # one a core, unless OMP_NUM_THREADS says otherwise
+    workers: list[_Worker] = []
+    try:
+        while ledger.waiting or any(worker.cell for worker in workers):
+            while ledger.waiting and sum(worker.cell is not None for worker in workers) < jobs:
+                idle = next((worker for worker in workers if worker.cell is None), None)
+                if idle is None:
+                    workers.append(idle := _start(context, ledger.folder, device, threads, work))
+                idle.cell = ledger.take()
+                with contextlib.suppress(BrokenPipeError):  # it died meanwhile: the wait below will notice
+                    idle.connection.send(idle.cell)
+            ready = wait([worker.connection for worker in workers if worker.cell])
+            for worker in [worker for worker in workers if worker.connection in ready]:
+                if not _listen(worker, ledger):
+                    workers.remove(worker)
+    finally:
+        for worker in workers:
+            worker.process.terminate()
+        for worker in workers:
+            worker.process.join()
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    cell: Cell | None = None
+
+
+@dataclass(frozen=True)
+class _Failure:
+    reason: str
+
+
+def _start(context: multiprocessing.context.SpawnContext, folder: Path, device: str, threads: int, work: Work) -> _Worker:
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, folder, device, threads, work), daemon=True)
+    process.start()
+    theirs.close()  # so that its death closes the pipe
+    return _Worker(process, ours)
+
+
+def _listen(worker: _Worker, ledger: Ledger) -> bool:
+    """One message of a worker: steps done, words, a result or a failure. False if there is none, for it is dead."""
+    assert worker.cell is not None
+    try:
+        message = worker.connection.recv()
+    except (EOFError, OSError):
+        worker.process.join()
+        ledger.died(worker.cell, f"its process ended with exit code {worker.process.exitcode}")
+        return False
+    if isinstance(message, int):
+        ledger.advanced(worker.cell, message)
+    elif isinstance(message, str):
+        ledger.say(f"{worker.cell.name}: {message}")
+    else:
+        cell, worker.cell = worker.cell, None
+        if isinstance(message, _Failure):
+            ledger.died(cell, message.reason)
+        else:
+            ledger.finished(cell, message)
+    return True
+
+
+def _serve(connection: Connection, folder: Path, device: str, threads: int, work: Work) -> None:
+    """In a process of its own: cells come in, results go out, until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one ends the others
+    torch.set_num_threads(threads)
+    last_report = 0.0
+
+    def report(step: int) -> None:
+        nonlocal last_report
+        if time.monotonic() - last_report > SECONDS_BETWEEN_REPORTS:
+            last_report = time.monotonic()
+            connection.send(step)
+
+    try:
+        while True:
+            cell: Cell = connection.recv()
+            try:
+                answer: CellResult | _Failure = work(cell, folder / cell.name, device, report, connection.send)
+            except BrokenPipeError:
+                raise
+            except Exception as error:
+                answer = _Failure(in_a_line(error))
+            connection.send(answer)
+    except (EOFError, BrokenPipeError):  # nobody is listening any more
+        return

@@ -1,0 +1,52 @@
+"""What the metrics of a run say once it is over: where the loss ended, and how high loss and gradients ever went."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from eigentrack.models.storage import write_atomically
+from eigentrack.training.run import METRICS_FILE
+
+LINES_KEPT = 500
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """Peaks count from the second tenth of the steps on, so that the start, which is always rough, hides no later one."""
+
+    last_loss: float  # mean over the last tenth
+    highest_loss: float
+    median_gradient: float  # of the norm over all parameters, before clipping
+    highest_gradient: float
+
+
+NO_RECORD = TrainingRecord(0.0, 0.0, 0.0, 0.0)  # of a run whose first step failed
+
+
+def read_record(folder: Path) -> TrainingRecord:
+    metrics = [json.loads(line) for line in _lines(folder)]
+    if not metrics:
+        return NO_RECORD
+    tenth = max(1, len(metrics) // 10)
+    later = metrics[tenth:] or metrics
+    return TrainingRecord(
+        last_loss=statistics.mean(line["loss"] for line in metrics[-tenth:]),
+        highest_loss=max(line["loss"] for line in later),
+        median_gradient=statistics.median(line["gradient_norm"] for line in later),
+        highest_gradient=max(line["gradient_norm"] for line in later),
+    )
+
+
+def thin_metrics(folder: Path) -> None:
+    """A finished run needs no line for every step: about 500 of them stay, evenly spread, the last among them."""
+    lines = _lines(folder)
+    stride = -(-len(lines) // LINES_KEPT)
+    kept = "".join(lines[::-1][::stride][::-1])
+    write_atomically(folder / METRICS_FILE, lambda temporary: Path(temporary).write_text(kept))
+
+
+def _lines(folder: Path) -> list[str]:
+    return (folder / METRICS_FILE).read_text().splitlines(keepends=True)

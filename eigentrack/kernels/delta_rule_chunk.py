@@ -1,0 +1,182 @@
+# mypy: disable-error-code="no-untyped-def, import-untyped"
+"""What every delta-rule kernel computes inside one chunk of C factors:
+
+    Γ_ij = g_{j+1} ··· g_i                                  (1)  direct products: exact at g = 0, ±1
+    A = (I + strictly lower (Γ_ij (k_i·k_j) b_j))⁻¹         (3)  forward substitution in blocks of 16
+    P = lower (Γ_ij (q_i·k_j))                              (4)
+    the gradients of q, k, b and g                          (9)-(12)
+
+Rows are factors: row r is factor r % N of token r // N; queries and outputs live in the row of a token's last factor and are
+zero in the others. Rows without a token have k = v = q = 0, b = 0, g = 1: they change nothing.
+Equations: docs/derivations/delta_rule_kernels.md.
+
+C rows a chunk  N factors a token  K key dim  V value dim
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+SOLVE_BLOCK = tl.constexpr(16)
+
+
+@triton.jit
+def product(b_left, b_right, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
+    """left @ right in float32, from operands of the given type."""
+    return tl.dot(b_left.to(OPERAND), b_right.to(OPERAND), input_precision=PRECISION)
+
+
+@triton.jit
+def load_tile(p, o_row, o_column, m_row, WIDTH: tl.constexpr):
+    """Rows o_row of a matrix with WIDTH columns; zero where there is no row or no column."""
+    mask = m_row[:, None] & (o_column < WIDTH)[None, :]
+    return tl.load(p + o_row[:, None] * WIDTH + o_column[None, :], mask=mask, other=0.0)
+
+
+@triton.jit
+def store_tile(p, b_value, o_row, o_column, m_row, WIDTH: tl.constexpr):
+    mask = m_row[:, None] & (o_column < WIDTH)[None, :]
+    tl.store(p + o_row[:, None] * WIDTH + o_column[None, :], b_value.to(p.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def load_columns(p, o_row, o_column, m_row, WIDTH: tl.constexpr):
+    """The same tile, transposed: rows of the matrix become columns."""
+    mask = m_row[None, :] & (o_column < WIDTH)[:, None]
+    return tl.load(p + o_row[None, :] * WIDTH + o_column[:, None], mask=mask, other=0.0)
+
+
+@triton.jit
+def store_columns(p, b_value, o_row, o_column, m_row, WIDTH: tl.constexpr):
+    mask = m_row[None, :] & (o_column < WIDTH)[:, None]
+    tl.store(p + o_row[None, :] * WIDTH + o_column[:, None], b_value.to(p.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def chunk_rows(tokens, heads, C: tl.constexpr, N: tl.constexpr):
+    """For the rows of a chunk that holds `tokens` tokens: offsets of factors and of tokens, and which rows hold them."""
+    o_row = tl.arange(0, C)
+    o_token = o_row // N
+    m_factor = (o_token < tokens) & (o_row < (C // N) * N)
+    o_factor = o_token * heads * N + o_row % N
+    m_last = m_factor & (o_row % N == N - 1)
+    return o_factor, o_token * heads, m_factor, m_last
+
+
+@triton.jit
+def load_gates(gate, o_row, tokens, heads, C: tl.constexpr, N: tl.constexpr):
+    """g of the given rows: the token's gate in the row of its first factor, 1 in all others and beyond the chunk."""
+    m_first = (o_row % N == 0) & (o_row // N < tokens) & (o_row < (C // N) * N)
+    return tl.load(gate + o_row // N * heads, mask=m_first, other=1.0).to(tl.float32)
+
+
+@triton.jit
+def decay_matrix(b_g, C: tl.constexpr):
+    """Γ of (1), zero above the diagonal: one running product for every column."""
+    o = tl.arange(0, C)
+    b_steps = tl.where(o[:, None] > o[None, :], b_g[:, None], 1.0)
+    return tl.where(o[:, None] >= o[None, :], tl.cumprod(b_steps, axis=0), 0.0)
+
+
+@triton.jit
+def last_row(b_matrix, C: tl.constexpr):
+    o = tl.arange(0, C)
+    return tl.sum(tl.where(o[:, None] == C - 1, b_matrix, 0.0), axis=0)
+
+
+@triton.jit
+def unit_lower_inverse(b_lower, C: tl.constexpr, PRECISION: tl.constexpr):
+    """(I + L)⁻¹ for a strictly lower L (3): row by row in blocks of 16, then neighbours are joined (3'), 16 → 32 → 64."""
+    BLOCKS: tl.constexpr = C // SOLVE_BLOCK
+    o_block = tl.arange(0, BLOCKS)
+    o = tl.arange(0, SOLVE_BLOCK)
+    m_diagonal = o_block[:, None, None, None] == o_block[None, None, :, None]
+    b_grid = tl.reshape(b_lower, [BLOCKS, SOLVE_BLOCK, BLOCKS, SOLVE_BLOCK])
+    b_x = -tl.sum(tl.where(m_diagonal, b_grid, 0.0), axis=2)  # [blocks, 16, 16]; rows above `row` are those of the inverse
+    for row in range(1, SOLVE_BLOCK):
+        m_row = (o == row)[None, :, None]
+        b_row = tl.sum(tl.where(m_row, b_x, 0.0), axis=1)  # [blocks, 16], still -L
+        b_row += tl.sum(b_row[:, :, None] * b_x, axis=1)
+        b_x = tl.where(m_row, b_row[:, None, :], b_x)
+    b_x += (o[:, None] == o[None, :]).to(tl.float32)[None, :, :]
+    if C > SOLVE_BLOCK:
+        PAIRS: tl.constexpr = BLOCKS // 2
+        m_pair = (o_block[:, None, None, None] == o_block[None, None, :, None] + 1) & (o_block[:, None, None, None] % 2 == 1)
+        b_between = tl.sum(tl.where(m_pair, b_grid, 0.0), axis=2)  # [blocks, 16, 16], zero for the first of a pair
+        b_between = tl.sum(tl.reshape(b_between, [PAIRS, 2, SOLVE_BLOCK, SOLVE_BLOCK]), axis=1)
+        b_x = _join(b_x, b_between, PAIRS, SOLVE_BLOCK, "ieee")  # [pairs, 32, 32]
+    if C > 2 * SOLVE_BLOCK:
+        m_corner = (tl.arange(0, 2)[:, None, None, None] == 1) & (tl.arange(0, 2)[None, None, :, None] == 0)
+        b_quarters = tl.reshape(b_lower, [2, C // 2, 2, C // 2])
+        b_between = tl.sum(tl.sum(tl.where(m_corner, b_quarters, 0.0), axis=2), axis=0)
+        b_x = _join(b_x, tl.reshape(b_between, [1, C // 2, C // 2]), 1, C // 2, PRECISION)
+    return tl.reshape(b_x, [C, C])
+
+
+@triton.jit
+def _join(b_x, b_between, PAIRS: tl.constexpr, SIZE: tl.constexpr, PRECISION: tl.constexpr):
+    """Inverses of the blocks [2 pairs, size, size] → of their pairs [pairs, 2 size, 2 size]; the corner is -X₂ L₂₁ X₁."""
+    b_first, b_second = tl.split(tl.permute(tl.reshape(b_x, [PAIRS, 2, SIZE, SIZE]), [0, 2, 3, 1]))
+    if PAIRS == 1:
+        b_reach = tl.dot(tl.reshape(b_second, [SIZE, SIZE]), tl.reshape(b_between, [SIZE, SIZE]), input_precision=PRECISION)
+        b_corner = tl.dot(b_reach, tl.reshape(b_first, [SIZE, SIZE]), input_precision=PRECISION)
+        b_corner = tl.reshape(b_corner, [PAIRS, SIZE, SIZE])
+    else:
+        b_reach = tl.dot(b_second, b_between, input_precision=PRECISION)
+        b_corner = tl.dot(b_reach, b_first, input_precision=PRECISION)
+    b_upper = tl.join(b_first, tl.zeros_like(b_first))  # [pairs, size, size, 2]: left and right
+    b_lower = tl.join(-b_corner, b_second)
+    b_whole = tl.permute(tl.join(b_upper, b_lower), [0, 4, 1, 3, 2])  # [pairs, upper or lower, size, left or right, size]
+    return tl.reshape(b_whole, [PAIRS, 2 * SIZE, 2 * SIZE])
+
+
+@triton.jit
+def lower_triangle(C: tl.constexpr):
+    """Γ where there is no gate."""
+    o = tl.arange(0, C)
+    return (o[:, None] >= o[None, :]).to(tl.float32)
+
+
+@triton.jit
+def chunk_matrices(b_q, b_k, b_beta, b_decay, C: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
+    """A of (3) and P of (4)."""
+    o = tl.arange(0, C)
+    b_keys = tl.trans(b_k)
+    b_met = product(b_k, b_keys, OPERAND, PRECISION) * b_decay * b_beta[None, :]
+    b_met = tl.where(o[:, None] > o[None, :], b_met, 0.0)
+    b_inverse = unit_lower_inverse(b_met, C, PRECISION)
+    return b_inverse, product(b_q, b_keys, OPERAND, PRECISION) * b_decay
+
+
+@triton.jit
+def pair_gradients(
+    b_qt, b_kt, b_beta, b_decay, b_read, b_solved, C: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr
+):
+    """From E1_ij = dy_i·x_j and E2_ij = dv_i·x_j: F1, F2 of (9), and D_ij / b_j of (11). q and k come as columns, [BK, C]."""
+    o = tl.arange(0, C)
+    b_read = tl.where(o[:, None] >= o[None, :], b_read, 0.0)
+    b_solved = tl.where(o[:, None] > o[None, :], b_solved, 0.0)
+    b_qk = product(tl.trans(b_qt), b_kt, OPERAND, PRECISION)
+    b_kk = product(tl.trans(b_kt), b_kt, OPERAND, PRECISION)
+    b_through = b_qk * b_read - b_kk * b_solved
+    b_scale = b_decay * b_beta[None, :]
+    return b_read * b_scale, b_solved * b_scale, b_through
+
+
+@triton.jit
+def gate_gradient(b_g, b_g_after, b_pairs, b_start, o_t, C: tl.constexpr, PRECISION: tl.constexpr):
+    """dg_t = Σ_{i≥t} Γ_it (Σ_{j<t} D_ij Γ_{t-1,j} + D_i0 Γ_{t-1,0}) (12) for the rows o_t: products only, right at g_t = 0.
+
+    b_pairs D_ij, b_start D_i0; b_g_after the gate of the row after, 1 for the last.
+    """
+    o = tl.arange(0, C)
+    b_steps = tl.where(o[:, None] > o_t[None, :], b_g[:, None], 1.0)
+    b_later = tl.where(o[:, None] >= o_t[None, :], tl.cumprod(b_steps, axis=0), 0.0)  # [i, t] Γ_it
+    b_reach = tl.dot(tl.trans(b_later), b_pairs, input_precision=PRECISION)  # [t, j]
+    b_reach_start = tl.sum(b_later * b_start[:, None], axis=0)
+    b_steps = tl.where(o[None, :] + 1 < o_t[:, None], b_g_after[None, :], 1.0)
+    b_before = tl.where(o[None, :] < o_t[:, None], tl.cumprod(b_steps, axis=1, reverse=True), 0.0)  # [t, j] Γ_{t-1,j}
+    b_first = tl.sum(tl.where(o[None, :] == 0, b_before * b_g[None, :], 0.0), axis=1)
+    b_before_start = tl.where(o_t == 0, 1.0, b_first)  # Γ_{t-1,0}
+    return tl.sum(b_reach * b_before, axis=1) + b_reach_start * b_before_start

@@ -1,0 +1,164 @@
+# mypy: disable-error-code="import-untyped"
+"""How a delta rule is cut into programs: sizes of chunks and blocks, launch settings, and where packed chunks begin.
+
+C rows a chunk: C // n tokens of n factors each. A slot is the place of one chunk in the tensors that hold one entry a chunk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+LONGEST_CHUNK = 64
+SHORTEST_CHUNK = 16  # tensor cores want at least 16 rows
+PROGRAMS_WANTED = 128  # about one for each multiprocessor
+WIDEST_SHORT = 64  # of K and V, for the kernels that hold both whole
+
+
+@dataclass(frozen=True)
+class Plan:
+    sequences: int
+    time: int
+    heads: int
+    factors: int
+    key_dim: int
+    value_dim: int
+    gated: bool
+    packed: bool
+    operand: torch.dtype
+    save: bool  # for the backward pass
+
+    @staticmethod
+    def of(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Tensor | None, save: bool) -> Plan:
+        batch, time, heads, factors, key_dim = k.shape
+        half = all(x.dtype == torch.bfloat16 for x in (q, k, v))
+        return Plan(
+            sequences=batch if cu_seqlens is None else cu_seqlens.shape[0] - 1,
+            time=time,
+            heads=heads,
+            factors=factors,
+            key_dim=key_dim,
+            value_dim=v.shape[-1],
+            gated=gate is not None,
+            packed=cu_seqlens is not None,
+            operand=torch.bfloat16 if half else torch.float32,
+            save=save,
+        )
+
+    @cached_property
+    def step(self) -> bool:
+        """A single token that nobody differentiates."""
+        return self.time == 1 and not self.save and not self.packed
+
+    @cached_property
+    def short(self) -> bool:
+        """Every sequence fits into one chunk, and a program can hold all of its state."""
+        fits = self.time * self.factors <= LONGEST_CHUNK and max(self.key_dim, self.value_dim) <= WIDEST_SHORT
+        return fits and not self.packed and not self.step
+
+    @cached_property
+    def single(self) -> bool:
+        """Every sequence is one chunk."""
+        return not self.packed and self.time <= self.tokens
+
+    @cached_property
+    def rows(self) -> int:
+        if not (self.short or self.step):
+            return LONGEST_CHUNK if self.half else LONGEST_CHUNK // 2
+        return max(SHORTEST_CHUNK, _power_of_two(self.time * self.factors))
+
+    @cached_property
+    def tokens(self) -> int:
+        return self.rows // self.factors
+
+    @cached_property
+    def slots(self) -> int:
+        """Enough for every chunk. How packed sequences fall into chunks is known only on the GPU, hence a bound there."""
+        if self.packed:
+            return self.time // self.tokens + self.sequences
+        return self.sequences * -(-self.time // self.tokens)
+
+    @cached_property
+    def half(self) -> bool:
+        return self.operand == torch.bfloat16
+
+    @cached_property
+    def key_block(self) -> int:
+        return max(64 if self.half and not self.short and not self.step else 16, _power_of_two(self.key_dim))
+
+    @cached_property
+    def value_block(self) -> int:
+        return max(16, _power_of_two(self.value_dim))
+
+    def constants(self) -> dict[str, object]:
+        """The compile-time arguments that all kernels share."""
+        return {
+            "N": self.factors,
+            "K": self.key_dim,
+            "C": self.rows,
+            "BK": self.key_block,
+            "GATED": self.gated,
+            "OPERAND": tl.bfloat16 if self.half else tl.float32,
+            "PRECISION": "tf32x3",  # of float32 products: the triangular system always, all others if q, k or v is float32
+        }
+
+    # Launch settings, from timings on an H200. Two warps, or 32 rows on the left, keep a product away from the wgmma
+    # instructions: their left operand must come from memory, since the assembler of CUDA before 13.3 may overwrite one in
+    # registers (tests/kernels holds the compiled kernels to this). Blocks of 32 columns and K > 128 failed there as well.
+
+    @cached_property
+    def _light(self) -> bool:
+        """The registers of few warps hold a chunk; a few spills there cost less than the warps."""
+        return self.half and not self.gated
+
+    def step_settings(self) -> dict[str, int]:
+        return {"BV": 16, "num_warps": 4}
+
+    def short_settings(self) -> dict[str, int]:
+        return {"num_warps": 2, "num_stages": 1}
+
+    def prepare_settings(self) -> dict[str, int]:
+        return {"num_warps": 2 if self._light else 4, "num_stages": 1}
+
+    def walk_settings(self) -> dict[str, int]:
+        """Narrow blocks of V where there are few sequences and heads: every block is a program that walks on its own."""
+        if not self.half:
+            return {"BV": 16, "num_warps": 2, "num_stages": 1}
+        programs = self.sequences * self.heads * -(-self.value_dim // 64)
+        return {"BV": 64 if programs >= PROGRAMS_WANTED else 16, "num_warps": 4, "num_stages": 3}
+
+    def gradients_settings(self) -> dict[str, int]:
+        if not self.half:
+            return {"BV": 16, "num_warps": 2, "num_stages": 1}
+        return {"BV": 64, "num_warps": 4 if self._light else 8, "num_stages": 1}
+
+    def gates_settings(self) -> dict[str, int]:
+        return {"BT": 32, "num_warps": 4, "num_stages": 1}
+
+
+@dataclass(frozen=True)
+class ChunkTable:
+    """For packed sequences: the slot of each sequence's first chunk [S + 1], and the sequence of each slot [slots]."""
+
+    bounds: Tensor | None
+    chunk_starts: Tensor | None
+    chunk_sequence: Tensor | None
+
+    @staticmethod
+    def of(plan: Plan, cu_seqlens: Tensor | None) -> ChunkTable:
+        """Computed on the GPU, without waiting for it. A slot that is not used lies past the end of the last sequence."""
+        if cu_seqlens is None:
+            return ChunkTable(None, None, None)
+        chunks = (cu_seqlens.diff() + plan.tokens - 1) // plan.tokens
+        starts = torch.cat([chunks.new_zeros(1), chunks.cumsum(0)])
+        slots = torch.arange(plan.slots, device=cu_seqlens.device)
+        sequence = torch.searchsorted(starts[1:], slots, right=True).clamp_max(plan.sequences - 1)
+        return ChunkTable(cu_seqlens, starts, sequence)
+
+
+def _power_of_two(size: int) -> int:
+    return 1 << (size - 1).bit_length()

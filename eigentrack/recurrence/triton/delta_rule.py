@@ -1,0 +1,146 @@
+"""Delta rule on a GPU: the kernels as a function that autograd differentiates.
+
+Eager calls go through an autograd Function; torch.compile sees the same two steps as operators of torch, whole and opaque:
+
+    eigentrack::delta_rule            y, last state, and what the backward pass needs
+    eigentrack::delta_rule_backward   all gradients, in fresh memory, the same bits in every run
+
+(An operator costs a tenth of a millisecond of Python a call, as much as the kernels at small sizes; hence both.)
+
+Inputs in bfloat16 are read as they are: products take bfloat16 operands, sums and the state are float32. If one of q, k, v is
+float32, all products are. Equations: docs/derivations/delta_rule_kernels.md.
+
+B batch  T time  H heads  n factors  K key dim  V value dim  S sequences
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from eigentrack.kernels import delta_rule_launch as kernels
+
+
+def delta_rule(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H n K"],
+    v: Float[Tensor, "B T H n V"],
+    beta: Float[Tensor, "B T H n"],
+    gate: Float[Tensor, "B T H"] | None,
+    *,
+    initial_state: Float[Tensor, "S H K V"] | None,
+    cu_seqlens: Tensor | None,
+) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
+    given = (q, k, v, beta, gate, None if initial_state is None else initial_state.float())
+    save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
+    bounds = None if cu_seqlens is None else cu_seqlens.to(q.device, torch.int64)
+    inputs = (*(None if x is None else x.contiguous() for x in given), bounds)
+    if torch.compiler.is_compiling():
+        y, last_state, *_ = torch.ops.eigentrack.delta_rule(*inputs, save)
+        return y, last_state
+    if save:
+        return _DeltaRule.apply(*inputs)
+    out = kernels.forward(kernels.Inputs(*inputs), save=False)  # type: ignore[arg-type]
+    return out.y, out.last_state
+
+
+class _DeltaRule(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *inputs: Tensor | None) -> tuple[Tensor, Tensor]:
+        out = kernels.forward(kernels.Inputs(*inputs), save=True)  # type: ignore[arg-type]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs, *_saved(out))
+        return out.y, out.last_state
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None) -> tuple[Tensor | None, ...]:
+        inputs, saved = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
+        return *_backward_kernels(_or_zeros(dy, *inputs[:3]), _contiguous(dlast_state), *inputs, *saved), None
+
+
+def _saved(out: kernels.Outputs) -> tuple[Tensor | None, ...]:
+    saved = out.saved
+    return saved.inverse, saved.scores, saved.decays, saved.errors, saved.states
+
+
+def _backward_kernels(dy: Tensor, dlast_state: Tensor | None, *inputs_and_saved: Any) -> tuple[Tensor | None, ...]:
+    inputs = kernels.Inputs(*inputs_and_saved[:7])
+    return _all(kernels.backward(inputs, kernels.Saved(*inputs_and_saved[7:]), dy, dlast_state), inputs)
+
+
+def _all(out: kernels.Gradients, inputs: kernels.Inputs) -> tuple[Tensor | None, ...]:
+    return out.dq, out.dk, out.dv.to(inputs.v.dtype), out.dbeta, out.dgate, out.dinitial_state
+
+
+def _or_zeros(dy: Tensor | None, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return q.new_zeros(*q.shape[:3], v.shape[-1]) if dy is None else dy.contiguous()
+
+
+def _contiguous(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.contiguous()
+
+
+def _no_gaps(like: Tensor, tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+    """An operator of torch returns tensors only: empty ones for those that are not there."""
+    return tuple(like.new_empty(0) if x is None else x for x in tensors)
+
+
+def _with_gaps(tensors: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
+    return tuple(x if x.numel() else None for x in tensors)
+
+
+@torch.library.custom_op(
+    "eigentrack::delta_rule",
+    mutates_args=(),
+    schema="(Tensor q, Tensor k, Tensor v, Tensor beta, Tensor? gate, Tensor? initial_state, Tensor? cu_seqlens, bool save)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def _forward(q, k, v, beta, gate, initial_state, cu_seqlens, save):  # type: ignore[no-untyped-def]
+    out = kernels.forward(kernels.Inputs(q, k, v, beta, gate, initial_state, cu_seqlens), save)
+    return out.y, out.last_state, *_no_gaps(q, _saved(out))
+
+
+@_forward.register_fake
+def _forward_fake(q, k, v, beta, gate, initial_state, cu_seqlens, save):  # type: ignore[no-untyped-def]
+    inputs = kernels.Inputs(q, k, v, beta, gate, initial_state, cu_seqlens)
+    out = kernels.Outputs.allocate(inputs.plan(save), inputs)
+    return out.y, out.last_state, *_no_gaps(q, _saved(out))
+
+
+@torch.library.custom_op(
+    "eigentrack::delta_rule_backward",
+    mutates_args=(),
+    schema="(Tensor dy, Tensor? dlast_state, Tensor q, Tensor k, Tensor v, Tensor beta, Tensor? gate, Tensor? initial_state,"
+    " Tensor? cu_seqlens, Tensor inverse, Tensor scores, Tensor decays, Tensor errors, Tensor states)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def _backward(dy, dlast_state, *inputs_and_saved):  # type: ignore[no-untyped-def]
+    inputs, saved = inputs_and_saved[:7], _with_gaps(inputs_and_saved[7:])
+    return _no_gaps(dy, _backward_kernels(dy, dlast_state, *inputs, *saved))
+
+
+@_backward.register_fake
+def _backward_fake(dy, dlast_state, *inputs_and_saved):  # type: ignore[no-untyped-def]
+    inputs = kernels.Inputs(*inputs_and_saved[:7])
+    return _no_gaps(dy, _all(kernels.Gradients.allocate(inputs.plan(save=True), inputs), inputs))
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.mark_non_differentiable(*output[2:])
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs[:7], *output[2:])
+
+
+def _differentiate(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    inputs, saved = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
+    dy, dlast_state = _or_zeros(dy, *inputs[:3]), _contiguous(dlast_state)
+    found = torch.ops.eigentrack.delta_rule_backward(dy, dlast_state, *inputs, *saved)
+    return *_with_gaps(found), None, None
+
+
+_forward.register_autograd(_differentiate, setup_context=_remember)

@@ -1,0 +1,96 @@
+"""A random walk through an automaton: letters, and the states before and after each of them.
+
+A letter is drawn freely, or, where it must not leave the live states, among those that its state allows: either way the
+random numbers at t fix a map from every state to the next one. Maps compose associatively, so few states need no loop over
+time; nor does a group, whose prefixes are products of elements. Only large automata are walked letter by letter.
+
+B sequences  N letters of a sequence  Q states  A letters of the alphabet
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from eigentrack.tasks.associative_scan import associative_scan
+from eigentrack.tasks.counter_random import random_integers
+from eigentrack.tasks.device_tables import DeviceTables
+
+FEW_STATES = 16  # above, the maps of all states cost more than a loop
+_SCALE = 2**31
+
+
+@dataclass(frozen=True)
+class AutomatonWalk:
+    """`products` is the table of a group if the states are its elements, 0 the identity, and letters multiply by elements."""
+
+    transitions: tuple[tuple[int, ...], ...]  # Q A
+    shares: tuple[float, ...] | None
+    live: frozenset[int] | None
+    escape: float
+    products: tuple[tuple[int, ...], ...] | None
+
+    def __call__(
+        self, start: Int[Tensor, " B"], count: int, seed: int, step: int | Tensor
+    ) -> tuple[Int[Tensor, "B N"], Int[Tensor, "B N+1"]]:
+        draw = partial(random_integers, _SCALE, (len(start), count), seed=seed, step=step, device=start.device)
+        thresholds, *_ = self._tables.on(start.device)
+        number = draw(stream=1)
+        letter = torch.bucketize(number, thresholds, right=True)
+        if self.products is not None:
+            return letter, self._multiply(start, letter)
+        is_free = draw(stream=2) < int(self.escape * _SCALE) if self.escape < 1 else None
+        if len(self.transitions) <= FEW_STATES:
+            return self._compose(start, letter, number, is_free)
+        return self._follow(start, letter, number, is_free)
+
+    def _multiply(self, start: Int[Tensor, " B"], letter: Int[Tensor, "B N"]) -> Int[Tensor, "B N+1"]:
+        _, table, products, *_ = self._tables.on(start.device)
+        (prefix,) = associative_scan(lambda earlier, later: (products[earlier[0], later[0]],), table[0][letter])
+        return torch.cat([start[:, None], products[start[:, None], prefix]], 1)
+
+    def _compose(
+        self, start: Int[Tensor, " B"], letter: Int[Tensor, "B N"], number: Int[Tensor, "B N"], is_free: Tensor | None
+    ) -> tuple[Int[Tensor, "B N"], Int[Tensor, "B N+1"]]:
+        _, table, *_ = self._tables.on(start.device)
+        every = torch.arange(len(self.transitions), device=start.device)
+        letters = self._letter_in(every, letter[..., None], number[..., None], None if is_free is None else is_free[..., None])
+        maps = table[every, letters]  # B N Q
+        (prefix,) = associative_scan(lambda earlier, later: (later[0].gather(2, earlier[0]),), maps)
+        after = prefix.gather(2, start[:, None, None].expand(-1, maps.shape[1], 1)).squeeze(2)
+        states = torch.cat([start[:, None], after], 1)
+        return letters.expand_as(maps).gather(2, states[:, :-1, None]).squeeze(2), states
+
+    def _follow(
+        self, start: Int[Tensor, " B"], letter: Int[Tensor, "B N"], number: Int[Tensor, "B N"], is_free: Tensor | None
+    ) -> tuple[Int[Tensor, "B N"], Int[Tensor, "B N+1"]]:
+        _, table, *_ = self._tables.on(start.device)
+        states, letters = [start], []
+        for t in range(letter.shape[1]):
+            free = None if is_free is None else is_free[:, t]
+            letters.append(self._letter_in(states[-1], letter[:, t], number[:, t], free))
+            states.append(table[states[-1], letters[-1]])
+        return torch.stack(letters, 1), torch.stack(states, 1)
+
+    def _letter_in(self, state: Tensor, letter: Tensor, number: Tensor, is_free: Tensor | None) -> Tensor:
+        """The letter that comes next in a state: the one drawn freely, or one that keeps to the live states."""
+        if is_free is None:
+            return letter
+        *_, choices, choice_count = self._tables.on(state.device)
+        return torch.where(is_free, letter, choices[state, number * choice_count[state] >> 31])
+
+    @cached_property
+    def _tables(self) -> DeviceTables:
+        """Where the numbers below 2³¹ change letter; transitions; products; the letters kept to in each state; their number."""
+        letters = len(self.transitions[0])
+        shares = torch.ones(letters, dtype=torch.float64) if self.shares is None else torch.tensor(self.shares).double()
+        thresholds = (shares.cumsum(0) / shares.sum() * _SCALE).round().long()[:-1]
+        live = range(len(self.transitions)) if self.live is None else self.live
+        kept = [[a for a, target in enumerate(row) if target in live] or list(range(letters)) for row in self.transitions]
+        padded = [row + row[:1] * (letters - len(row)) for row in kept]
+        tables = (self.transitions, self.products or ((0,),), padded, [len(row) for row in kept])
+        return DeviceTables(thresholds, *(torch.tensor(table) for table in tables))

@@ -1,0 +1,129 @@
+"""One step of training: a batch, its loss, the gradient, clipping, AdamW. All of it follows from the step's number.
+
+B sequences  T time  V vocabulary  P parts of the model
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from eigentrack.models import SequenceModel
+from eigentrack.tasks import Batch, Task
+from eigentrack.tasks.counter_random import derived_seed
+from eigentrack.training.config import TrainingConfig
+from eigentrack.training.optimizer import make_optimizer, set_rate
+from eigentrack.training.parts import model_parts
+
+
+class TrainingStep:
+    """`step(number)` takes the step and returns its outcome as one tensor on the device; `read_outcomes` makes sense of it.
+
+    `compiled` lets torch.compile fuse the passes through the model, which takes it half a minute at the first step.
+    """
+
+    def __init__(self, model: SequenceModel, task: Task, config: TrainingConfig, *, compiled: bool = False) -> None:
+        self.model, self.task, self.config = model, task, config
+        self.device = next(model.parameters()).device
+        self.optimizer = make_optimizer(model, config)
+        self.parts = model_parts(model)
+        self._seed = derived_seed(config.seed, "training")
+        self._evaluate = torch.compile(self._loss_and_accuracy, dynamic=False) if compiled else self._loss_and_accuracy
+
+    def __call__(self, number: int) -> Float[Tensor, " 2+P"]:
+        self.set_rate(number)
+        return self.learn(self.sample(number))
+
+    def set_rate(self, number: int) -> None:
+        set_rate(self.optimizer, self.config.rate(number))
+
+    def sample(self, number: int | Int[Tensor, ""]) -> Batch:
+        return self.task.sample(self.config.batch, self.config.lengths, seed=self._seed, step=number, device=self.device)
+
+    def learn(self, batch: Batch) -> Float[Tensor, " 2+P"]:
+        """Moves the weights; loss, accuracy, and the gradient norm of each part. The host waits for nothing here."""
+        self.model.train()
+        with matrix_products(self.config.precision):
+            loss, accuracy = self._evaluate(batch)
+            self.optimizer.zero_grad()
+            loss.backward()
+        gradient_norms = self._clip()
+        self.optimizer.step()
+        return torch.stack([loss.detach(), accuracy, *gradient_norms])
+
+    def _loss_and_accuracy(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        logits = self.logits(batch.tokens)
+        loss = batch_loss(logits, batch, self.config.label_smoothing)
+        return loss, batch_accuracy(logits.detach(), batch, self.task.classes)
+
+    def logits(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+        """In the precision of the configuration, handed back in float32."""
+        with self.autocast():
+            logits, _ = self.model(tokens)
+        return logits.float()
+
+    def autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.config.precision == "bfloat16")
+
+    def _clip(self) -> list[Float[Tensor, ""]]:
+        """Scales the gradient down to the norm `clip` if it is above; the norm of each part before that."""
+        parameters = [parameter for part in self.parts.values() for parameter in part]
+        norms = torch.stack(torch._foreach_norm([parameter.grad for parameter in parameters]))  # type: ignore[misc]
+        torch.nn.utils.clip_grads_with_norm_(parameters, self.config.clip, torch.linalg.vector_norm(norms))
+        return [torch.linalg.vector_norm(part) for part in norms.split([len(part) for part in self.parts.values()])]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step gave; `number` counts from 0."""
+
+    number: int
+    loss: float
+    accuracy: float
+    gradient_norms: dict[str, float]  # by part, before clipping
+
+    @property
+    def gradient_norm(self) -> float:
+        return math.hypot(*self.gradient_norms.values())
+
+
+def read_outcomes(parts: list[str], numbers: list[int], outcomes: list[Float[Tensor, " 2+P"]]) -> list[Outcome]:
+    """The one moment at which the host waits for the device."""
+    rows = torch.stack(outcomes).tolist()
+    return [
+        Outcome(number, loss, accuracy, dict(zip(parts, norms, strict=True)))
+        for number, (loss, accuracy, *norms) in zip(numbers, rows, strict=True)
+    ]
+
+
+def batch_loss(logits: Float[Tensor, "B T V"], batch: Batch, label_smoothing: float) -> Float[Tensor, ""]:
+    """Cross-entropy by position, weighted as the task says."""
+    by_position = F.cross_entropy(logits.mT, batch.targets, label_smoothing=label_smoothing, reduction="none")
+    return (by_position * batch.weight).sum() / batch.weight.sum()
+
+
+def batch_accuracy(logits: Float[Tensor, "B T V"], batch: Batch, classes: int) -> Float[Tensor, ""]:
+    """The weighted share of right answers."""
+    is_right = logits[..., :classes].argmax(-1) == batch.targets
+    return (is_right * batch.weight).sum() / batch.weight.sum()
+
+
+@contextmanager
+def matrix_products(precision: str) -> Iterator[None]:
+    """Lets a GPU compute float32 matrix products in TF32, forward and backward, if the precision is tfloat32."""
+    if precision != "tfloat32":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,84 @@
+"""The test by length against direct counts of right answers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from eigentrack.experiments import length_test
+from eigentrack.experiments.length_test import LengthTest, length_scores, run_length_test
+from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.tasks.counter_random import derived_seed
+from eigentrack.tasks.modular_arithmetic import ModularArithmetic
+from eigentrack.tasks.tracking import parity
+from eigentrack.training import LengthCurve
+
+
+def model(vocab: int, mixer: str = "deltanet") -> SequenceModel:
+    options = {"heads": 2} if mixer != "mamba" else {}
+    return SequenceModel(ModelConfig(vocab_size=vocab, d_model=8, layers=1, mixer=mixer, mixer_options=options))
+
+
+def test_groups_of_sequences_are_averaged_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(length_test, "AT_ONCE", 8)
+    task, tested = parity(), model(3)
+    curve = run_length_test(tested, task, LengthTest((5, 20), 20), (3, 9), seed=3)
+    rights = []
+    for first, size in ((0, 8), (8, 8), (16, 4)):
+        seed = derived_seed(derived_seed(3, f"from {first}"), "test")
+        ((tokens, targets),) = task.stream(size, 20, piece=256, seed=seed)
+        with torch.no_grad():
+            rights.append(tested(tokens)[0][..., :2].argmax(-1) == targets)
+    right = torch.cat(rights).float()
+    assert torch.allclose(curve.accuracy, right.mean(0))
+    assert torch.allclose(curve.sequence_accuracy, right.cumprod(1).mean(0))
+
+
+def test_far_lengths_are_added_but_not_for_attention() -> None:
+    test = LengthTest((5, 20), 4, far=50)
+    assert len(run_length_test(model(3), parity(), test, (3, 9), seed=0).accuracy) == 50
+    assert len(run_length_test(model(3, "attention"), parity(), test, (3, 9), seed=0).accuracy) == 20
+
+
+def test_stretches_cover_every_length() -> None:
+    task = ModularArithmetic()
+    tested = model(task.model_vocab_size)
+    with torch.no_grad():
+        tested.head.weight.zero_()  # always answers 0
+    curve = run_length_test(tested, task, LengthTest((40, 65), 500), (3, 40), seed=0)
+    assert len(curve.accuracy) == 65  # 3–40, 41–52, 53–65
+    assert len(set(curve.accuracy.tolist())) == 3
+    assert curve.accuracy[0] == curve.accuracy[39] != curve.accuracy[40]
+    assert torch.equal(curve.accuracy, curve.sequence_accuracy)
+    assert 0.1 < curve.accuracy.mean() < 0.5  # products are 0 more often than one time in five
+
+
+def test_scores_by_their_definition() -> None:
+    accuracy = torch.tensor([1.0] * 30 + [0.75] * 70)
+    sequence = torch.tensor([1.0] * 30 + [0.5] * 20 + [0.05] * 50)
+    scores = length_scores(LengthCurve(accuracy, sequence), LengthTest((21, 40), 1), classes=2)
+    assert scores.accuracy == pytest.approx((10 * 1 + 10 * 0.75) / 20)
+    assert scores.scaled_accuracy == pytest.approx(0.75)
+    assert scores.sequence_accuracy == 0.5
+    assert (scores.horizon, scores.right_to, scores.dead_by, scores.longest) == (30, 30, 51, 100)
+    alive = length_scores(LengthCurve(accuracy, torch.ones(100)), LengthTest((1, 100), 1), classes=2)
+    assert (alive.right_to, alive.dead_by) == (100, None)
+
+
+def test_points_are_means_of_all_lengths() -> None:
+    accuracy = torch.rand(1000)
+    scores = length_scores(LengthCurve(accuracy, accuracy), LengthTest((1, 1000), 1), classes=2)
+    lengths = [0, *(point.length for point in scores.curve)]
+    assert lengths[:21] == list(range(21))
+    assert lengths[-1] == 1000
+    assert len(lengths) < 120
+    for first, point in zip(lengths, scores.curve, strict=False):
+        assert point.accuracy == pytest.approx(accuracy[first : point.length].mean().item(), abs=1e-4)
+        assert point.sequence_accuracy == pytest.approx(accuracy[point.length - 1].item(), abs=1e-4)
+
+
+def test_bad_plans_are_named() -> None:
+    with pytest.raises(ValueError, match="lengths"):
+        LengthTest((5, 4), 1)
+    with pytest.raises(ValueError, match="sequences=0 must be at least 1"):
+        LengthTest((1, 4), 0)

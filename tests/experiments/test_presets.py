@@ -1,0 +1,148 @@
+"""Every experiment at every budget: its cells, the paper's settings, and, in the slow target, a run at smoke."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from eigentrack.experiments import chomsky
+from eigentrack.experiments.ablation import matched_series
+from eigentrack.experiments.cell_run import state_size
+from eigentrack.experiments.experiment import BUDGETS
+from eigentrack.experiments.reproduce import NAMES, named_experiment
+from eigentrack.experiments.stability import table
+from eigentrack.models import ModelConfig, SequenceModel
+from tests.experiments.toy import toy_result
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_preset_can_be_built(name: str, budget: str) -> None:
+    experiment = named_experiment(name)
+    settings = experiment.settings[budget]
+    cells = experiment.cells(settings, settings.seeds[:2])
+    assert len({cell.name for cell in cells}) == len(cells)
+    assert {cell.seed for cell in cells} == set(settings.seeds[:2])
+    keys = {(cell.panel, cell.series) for cell in cells}
+    for column, values in experiment.paper.items():
+        assert keys & set(values), column  # a value for a model that nobody trains would be lost
+    if experiment.every_rate:
+        assert experiment.table is not None
+    shapes = defaultdict(set)
+    for cell in cells:
+        shapes[cell.panel, cell.series].add(json.dumps(cell.run.model))
+    assert all(len(models) == 1 for models in shapes.values())
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("ablation", "stability")])
+def test_all_of_the_papers_values_have_a_cell(name: str) -> None:
+    experiment = named_experiment(name)
+    panels = {cell.panel for cell in experiment.cells(experiment.settings["paper"], (0,))}
+    keys = {(cell.panel, cell.series) for cell in experiment.cells(experiment.settings["paper"], (0,))}
+    assert experiment.paper
+    if experiment.paper is not chomsky.PAPER_VALUES or name == "table3":  # figures 1, 2, 5 show a part of the table
+        assert all(set(values) <= keys for values in experiment.paper.values())
+    assert all(panel in panels for values in experiment.paper.values() for panel, series in values if (panel, series) in keys)
+
+
+def test_figures_share_their_cells_with_the_table() -> None:
+    def names(experiment: str) -> dict[str, dict]:
+        found = named_experiment(experiment)
+        return {cell.name: cell.to_json() for cell in found.cells(found.settings["short"], (0, 1))}
+
+    table3 = names("table3")
+    for figure, cells in (("figure1", 28), ("figure2", 24), ("figure5", 72)):
+        part = names(figure)
+        assert len(part) == cells
+        assert part.items() <= table3.items()
+
+
+def test_the_papers_settings_for_the_table() -> None:
+    experiment = named_experiment("table3")
+    assert experiment.settings["paper"].seeds == (0, 1, 2)
+    cells = experiment.cells(experiment.settings["paper"], (0,))
+    assert len(cells) == 7 * 3 * 4
+    assert {cell.rate for cell in cells} == {1e-2, 1e-3, 5e-4, 1e-4}
+    for cell in cells:
+        training, model = cell.run.training, cell.run.model
+        assert (training.steps, training.warmup, training.weight_decay) == (100_000, 10_000, 0.1)
+        assert training.batch == (512 if cell.series == "sLSTM" else 1024)
+        assert training.rate(100_000) == pytest.approx(1e-6)
+        assert training.lengths == (3, 40)
+        assert (cell.test.lengths, cell.test.sequences) == ((40, 256), 8192)
+        assert (model["d_model"], model["layers"]) == (128, 2 if cell.panel == "parity" else 3)
+        task = cell.run.build_task()
+        weight = task.sample(4, (3, 40), seed=0, step=0).weight
+        assert ((weight > 0).sum(1) == 1).all()  # the loss falls on one answer
+
+
+def test_the_papers_settings_for_s5() -> None:
+    experiment = named_experiment("figure3")
+    cells = experiment.cells(experiment.settings["paper"], (0,))
+    assert len(cells) == 4 * 7
+    lengths = {cell.panel: cell.run.training.lengths for cell in cells}
+    assert lengths == {
+        "S5, swaps": (32, 32),
+        "S5, up to 3 points": (32, 32),
+        "S5, 4 tokens an element": (64, 64),
+        "S5, all": (32, 32),
+    }
+    inputs = {cell.panel: cell.run.build_task().letters for cell in cells}
+    assert inputs == {"S5, swaps": 11, "S5, up to 3 points": 31, "S5, 4 tokens an element": 120, "S5, all": 120}
+    for cell in cells:
+        training = cell.run.training
+        assert training.steps * training.batch == 100 * 1_600_000
+        assert (training.rate(0), training.rate(training.steps)) == (1e-4, 1e-4)
+        assert (training.weight_decay, training.clip, cell.test.sequences) == (0.01, 1.0, 40_000)
+        assert cell.test.lengths[1] == 500
+        if "DeltaNet" in cell.series:
+            assert cell.run.model["mixer_options"] == {"heads": 4, "conv": 0}
+    full = next(cell.run for cell in cells if "full matrix" in cell.series)
+    mixer = full.build_model_config().build_mixer(0)
+    assert (mixer.memory_shape, mixer.eigenvalues) == ((1, 32, 32), None)
+
+
+@pytest.mark.parametrize(("d_model", "heads"), [(16, 1), (64, 4), (128, 4)])
+def test_the_ablation_compares_like_with_like(d_model: int, heads: int) -> None:
+    series = matched_series(d_model, heads)
+    assert len(series) == 10
+    models = [SequenceModel(ModelConfig.from_json({"vocab_size": 13, "d_model": d_model, **entry.model})) for entry in series]
+    parameters = [sum(weight.numel() for weight in model.parameters()) for model in models]
+    assert max(parameters) <= 1.05 * min(parameters)
+    assert {state_size(model) for model in models} == {2 * heads * 16 * 16}
+    for narrow, wide in pairwise(series):
+        if narrow.label.split(" [")[0] == wide.label.split(" [")[0]:
+            assert {**narrow.model, "eigenvalues": wide.model["eigenvalues"]} == wide.model
+
+
+def test_the_stability_table_names_what_diverged_and_what_exploded() -> None:
+    calm = toy_result("d = 8", rate=1e-3)
+    calm = replace(calm, record=replace(calm.record, last_loss=0.5, median_gradient=1.0, highest_gradient=99.0))
+    burst = replace(calm, seed=1, record=replace(calm.record, highest_gradient=101.0))
+    lost = replace(calm, rate=1e-1, diverged_at=7)
+    text = table([calm, burst, lost, replace(lost, seed=1, diverged_at=None)])
+    assert "| d = 8 | loss 0.500; **1 of 2 explode**, gradient at most 101 | **1 of 2 diverged**, first at step 7 |" in text
+    assert "| d = 8 | loss 0.500; gradient at most 99 |" in table([calm])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_preset_runs_at_smoke(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-m", "eigentrack", "reproduce", name, "--out", str(tmp_path), "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["finished"] == report["cells"] > 0
+    assert report["failures"] == {}
+    assert "prove the path only" in (tmp_path / f"{name}.md").read_text().splitlines()[0]
+    assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    assert not list(tmp_path.glob("cells/**/step-*.safetensors"))
+    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert json.loads(again.stdout)["results"] == report["results"]  # nothing is run twice, not even timed

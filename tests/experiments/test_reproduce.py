@@ -1,0 +1,131 @@
+"""From cells to the page: the pilot, the paper's values beside ours, and what fails is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eigentrack.experiments.cell import Cell, CellResult
+from eigentrack.experiments.experiment import DEAD_BY
+from eigentrack.experiments.ledger import SweepOutcome
+from eigentrack.experiments.page import markdown, write_report
+from eigentrack.experiments.report import Report
+from eigentrack.experiments.reproduce import named_experiment, reproduce
+from tests.experiments.toy import EXPERIMENT, SETTINGS, toy_result
+
+FACTS = {"command": "toy", "commit": "abc", "date": "today", "hardware": "abacus", "versions": "none"}
+
+
+def answers(cell: Cell) -> CellResult:
+    """Validation prefers rate 1e-3 where the test prefers 1e-2: only one of them may count."""
+    validation, score = (0.9, 0.1) if cell.rate == 1e-3 else (0.6, 0.8)
+    return toy_result(cell.series, cell.rate, cell.seed, validation, score + 0.05 * cell.seed)
+
+
+class Sweeper:
+    """Answers at once, and remembers what it was asked."""
+
+    def __init__(self, fails: str = "", unfinished: int = 0) -> None:
+        self.asked: list[list[Cell]] = []
+        self.fails, self.unfinished = fails, unfinished
+
+    def __call__(self, cells: Sequence[Cell], folder: Path) -> SweepOutcome:
+        self.asked.append(list(cells))
+        failures = {cell.name: "gone" for cell in cells if self.fails and self.fails in cell.name}
+        results = [answers(cell) for cell in cells if cell.name not in failures]
+        return SweepOutcome(tuple(results[: len(results) - self.unfinished]), failures, self.unfinished)
+
+
+def test_without_a_pilot_every_rate_runs_on_every_seed(tmp_path: Path) -> None:
+    sweep = Sweeper()
+    report, _ = reproduce(EXPERIMENT, "paper", tmp_path, sweep)
+    assert [len(cells) for cells in sweep.asked] == [8]
+    assert set(report.chosen.values()) == {1e-3}  # by validation, though the test prefers the other
+
+
+def test_a_pilot_leaves_one_rate_to_the_other_seeds(tmp_path: Path) -> None:
+    sweep = Sweeper()
+    report, _ = reproduce(EXPERIMENT, "short", tmp_path, sweep, seeds=(5, 6, 7))
+    pilot, rest = sweep.asked
+    assert {(cell.seed, cell.rate) for cell in pilot} == {(5, 1e-2), (5, 1e-3)}
+    assert {(cell.seed, cell.rate) for cell in rest[len(pilot) :]} == {(6, 1e-3), (7, 1e-3)}
+    assert report.cells == len(report.outcome.results) == 8
+    assert report.summary[0]["by_seed"] == pytest.approx({5: 0.35, 6: 0.4, 7: 0.45})
+    assert report.summary[0]["best"] == pytest.approx(0.45)
+    assert report.summary[0]["deviation"] == pytest.approx(0.05)
+
+
+def test_a_pilot_that_is_interrupted_ends_there(tmp_path: Path) -> None:
+    sweep = Sweeper(unfinished=1)
+    report, _ = reproduce(EXPERIMENT, "short", tmp_path, sweep, seeds=(0, 1))
+    assert len(sweep.asked) == 1
+    assert report.outcome.unfinished == 3  # one of the pilot's, and those of seed 1
+
+
+def test_a_cell_that_failed_in_the_pilot_is_not_asked_again(tmp_path: Path) -> None:
+    sweep = Sweeper(fails="DeltaNet_0_1/rate-0.01-seed-0")
+    report, (page, *_) = reproduce(EXPERIMENT, "short", tmp_path, sweep)
+    assert list(report.outcome.failures) == ["toy/parity/DeltaNet_0_1/rate-0.01-seed-0"]
+    assert not any(cell.name in report.outcome.failures for cell in sweep.asked[1])
+    assert "- `toy/parity/DeltaNet_0_1/rate-0.01-seed-0`: gone" in page.read_text()
+
+
+def test_the_page_sets_our_values_beside_the_papers(tmp_path: Path) -> None:
+    _, (page, numbers, picture) = reproduce(EXPERIMENT, "smoke", tmp_path, Sweeper())
+    text = page.read_text()
+    assert "prove the path only" in text.splitlines()[0]
+    assert "| DeltaNet [-1, 1] | 10 | 4 | 0.001 | 0.100 | 0.150 | 0.150 | 0.125 | 0.025 | 0 | 1.000 [.999] |" in text
+    assert "| DeltaNet [0, 1] | 10 | 4 | 0.001 |" in text
+    assert ".017 [.010] |" in text
+    assert "| parity | DeltaNet [0, 1] | **0.900** | 0.600 |" in text
+    assert "8 of 8 finished" in text
+    for fact in ("command", "commit", "hardware", "budget", "seeds", "time"):
+        assert f"| {fact} |" in text
+    stored = json.loads(numbers.read_text())
+    assert set(stored["provenance"]) == {"command", "commit", "date", "hardware", "versions"}
+    assert len(stored["results"]) == 8
+    assert stored["summary"][1]["paper"] == {"paper": "1.000 [.999]"}
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_other_budgets_do_not_start_with_the_warning(tmp_path: Path) -> None:
+    _, (page, *_) = reproduce(EXPERIMENT, "paper", tmp_path, Sweeper())
+    assert page.read_text().startswith("# toy: A toy")
+
+
+def report_of(*results: CellResult) -> Report:
+    return Report(EXPERIMENT, "paper", SETTINGS, (0, 1), 2, SweepOutcome(results, {}, 0), 1.0, FACTS)
+
+
+def test_a_diverged_seed_is_named_and_a_missing_one_is_a_dash(tmp_path: Path) -> None:
+    text = markdown(report_of(replace(toy_result(score=0.0), diverged_at=7)))
+    assert "| diverged at step 7 | – | 0.000 | 0.000 | 0.000 |" in text
+
+
+def test_a_horizon_at_the_end_of_the_test_is_a_lower_bound() -> None:
+    result = toy_result()
+    text = markdown(report_of(replace(result, scores=replace(result.scores, horizon=24))))
+    assert "| ≥ 24 |" in text
+
+
+def test_dead_by_is_a_median_that_may_never_come() -> None:
+    runs = [
+        replace(run, scores=replace(run.scores, dead_by=at)) for run, at in zip([toy_result()] * 3, (40, None, 60), strict=True)
+    ]
+    assert DEAD_BY.show(runs) == "60"
+    assert DEAD_BY.show([runs[1]] * 2 + runs[:1]) == "never"
+
+
+def test_a_report_without_any_result_can_be_written(tmp_path: Path) -> None:
+    assert [path.suffix for path in write_report(report_of(), tmp_path)] == [".md", ".json"]
+
+
+def test_unknown_names_list_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="experiment 'figure4' is not known; there are figure1, figure2"):
+        named_experiment("figure4")
+    with pytest.raises(ValueError, match="budget 'huge' is not known; there are smoke, short, paper"):
+        reproduce(EXPERIMENT, "huge", tmp_path, Sweeper())

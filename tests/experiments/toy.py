@@ -1,0 +1,98 @@
+"""A toy experiment: parity with two models at two rates, a few steps each; and work that dies, for the launchers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from eigentrack.experiments.cell import Cell, CellResult
+from eigentrack.experiments.cell_run import run_cell
+from eigentrack.experiments.curve_plot import plot_scaled_accuracy
+from eigentrack.experiments.experiment import Experiment, Panel, Score, Series, Settings, grid
+from eigentrack.experiments.length_test import NO_SCORES, CurvePoint, LengthTest
+from eigentrack.experiments.training_record import NO_RECORD
+from eigentrack.training import TrainingConfig
+
+SETTINGS = Settings(
+    d_model=8,
+    heads=2,
+    training=TrainingConfig(steps=12, batch=4, lengths=(3, 9), warmup=2),
+    rates=(1e-2, 1e-3),
+    floor=1e-6,
+    seeds=(0, 1),
+    test=LengthTest((10, 24), 16),
+    validate_every=12,
+    checkpoint_every=4,
+)
+
+
+def toy_cells(settings: Settings = SETTINGS, seeds: Sequence[int] = (0,)) -> list[Cell]:
+    deltanet = {"mixer": "deltanet", "layers": 1, "mixer_options": {"heads": 2, "conv": 0}}
+    series = [Series(f"DeltaNet [{low}, 1]", {**deltanet, "eigenvalues": [low, 1]}) for low in (0, -1)]
+    return grid("toy", [Panel("parity", "parity")], series, settings, seeds)
+
+
+EXPERIMENT = Experiment(
+    name="toy",
+    title="A toy",
+    source="nowhere",
+    settings={"smoke": SETTINGS, "short": replace(SETTINGS, pilot=True), "paper": SETTINGS},
+    cells=toy_cells,
+    score=Score("scaled accuracy", lambda result: result.scores.scaled_accuracy),
+    plot=plot_scaled_accuracy,
+    paper={"paper": {("parity", "DeltaNet [0, 1]"): ".017 [.010]", ("parity", "DeltaNet [-1, 1]"): "1.000 [.999]"}},
+)
+
+
+def toy_result(
+    series: str = "DeltaNet [-1, 1]", rate: float = 1e-2, seed: int = 0, validation: float = 0.5, score: float = 0.5
+) -> CellResult:
+    curve = (CurvePoint(1, 1.0, 1.0), CurvePoint(2, 0.5, 0.5))
+    return CellResult(
+        panel="parity",
+        series=series,
+        rate=rate,
+        seed=seed,
+        trained_to=9,
+        steps=12,
+        solved=False,
+        diverged_at=None,
+        validation_accuracy=validation,
+        scores=replace(NO_SCORES, scaled_accuracy=score, longest=24, curve=curve),
+        record=NO_RECORD,
+        parameters=10,
+        state_size=4,
+        seconds=1.0,
+        hardware="abacus",
+    )
+
+
+def count(folder: Path, what: str) -> int:
+    """How often this happened in the cell's folder, this time included; it survives the process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / what).open("a") as file:
+        file.write("x")
+    return len((folder / what).read_text())
+
+
+def dies_once(cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]) -> CellResult:
+    """Killed in the middle of its training the first time, as by a machine that is out of memory."""
+
+    def killed_at_six(step: int) -> None:
+        if step == 6 and count(folder, "deaths") == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        report(step)
+
+    return run_cell(cell, folder, device, killed_at_six, say)
+
+
+def fails_at_seed_0(
+    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]
+) -> CellResult:
+    if cell.seed == 0:
+        count(folder, "tries")
+        raise RuntimeError("no luck\nand more lines")
+    return run_cell(cell, folder, device, report, say)

@@ -1,0 +1,89 @@
+"""Every delta-rule kernel compiles for sm_90 with the settings it is launched with; prints registers and spills (pytest -s)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+if os.environ.get("TRITON_INTERPRET") == "1":
+    pytest.skip("nothing is compiled where Triton interprets", allow_module_level=True)
+
+from eigentrack.kernels.delta_rule_backward import gates_kernel, gradients_kernel, walk_back_kernel
+from eigentrack.kernels.delta_rule_forward import prepare_kernel, walk_kernel
+from eigentrack.kernels.delta_rule_plan import Plan
+from eigentrack.kernels.delta_rule_short import short_backward_kernel, short_forward_kernel
+from eigentrack.kernels.delta_rule_step import step_kernel
+from tests.kernels.sm90 import Resources, compile_for_sm90
+
+WHOLE_NUMBERS = {"time", "heads"}
+BOUNDS = {"bounds", "chunk_starts", "chunk_sequence"}
+GATES = {"gate", "dgate", "from_start", "to_end", "dpairs", "dstart"}
+FLOAT32 = GATES | {"initial_state", "last_state", "dlast_state", "dinitial_state"}
+
+
+def plan(dim: int, time: int, gated: bool, operand: torch.dtype = torch.bfloat16, pairs: int = 1024) -> Plan:
+    return Plan(pairs // 4, time, 4, 1, dim, dim, gated, False, operand, True)
+
+
+def compiled(kernel: Any, plan: Plan, settings: dict[str, int]) -> Resources:
+    flags = {"PACKED": False, "INITIAL": True, "LAST": True, "STATE": True, "DSTATE": True, "SAVE": True, "V": plan.value_dim}
+    constants = {**plan.constants(), **flags, "BV": plan.value_block, **settings}
+    unused = BOUNDS | (set() if plan.gated else GATES)
+    constants = {name: constants[name] for name in kernel.arg_names if name in constants}
+    constants |= {name: None for name in kernel.arg_names if name in unused}
+    operand = "*bf16" if plan.half else "*fp32"
+    arguments = {name: "i32" if name in WHOLE_NUMBERS else "*fp32" if name in FLOAT32 else operand for name in kernel.arg_names}
+    found = compile_for_sm90(kernel, arguments, constants, settings["num_warps"], settings.get("num_stages", 1))
+    print(f"\n{kernel.__name__}: {plan.operand}, K = V = {plan.key_dim}, gated {plan.gated}, {settings}: {found}")
+    return found
+
+
+LONG, LONG_GATED = plan(128, 2048, False), plan(128, 2048, True)
+SHORT, FULL = plan(32, 40, True), plan(64, 2048, True, torch.float32)
+CASES = [
+    (prepare_kernel, LONG_GATED, LONG_GATED.prepare_settings()),
+    (walk_kernel, LONG_GATED, LONG_GATED.walk_settings()),
+    (walk_kernel, LONG, plan(128, 65536, False, pairs=16).walk_settings()),
+    (walk_back_kernel, LONG_GATED, LONG_GATED.walk_settings()),
+    (gradients_kernel, LONG, LONG.gradients_settings()),
+    (gates_kernel, LONG_GATED, LONG_GATED.gates_settings()),
+    (step_kernel, LONG_GATED, LONG_GATED.step_settings()),
+    (short_forward_kernel, SHORT, SHORT.short_settings()),
+]
+SLOW_CASES = [
+    (prepare_kernel, LONG, LONG.prepare_settings()),
+    (gradients_kernel, LONG_GATED, LONG_GATED.gradients_settings()),
+    (short_backward_kernel, SHORT, SHORT.short_settings()),
+    (prepare_kernel, FULL, FULL.prepare_settings()),
+    (walk_kernel, FULL, FULL.walk_settings()),
+    (walk_back_kernel, FULL, FULL.walk_settings()),
+    (gradients_kernel, FULL, FULL.gradients_settings()),
+    (gates_kernel, FULL, FULL.gates_settings()),
+]
+
+
+def check(found: Resources) -> None:
+    assert found.wgmma_from_registers == 0, "the assembler of CUDA before 13.3 may overwrite such operands"
+    assert found.shared_bytes <= 227 * 1024
+    assert found.registers > 32, "the assembler gave up on the registers"
+
+
+@pytest.mark.parametrize(("kernel", "plan", "settings"), CASES, ids=lambda value: getattr(value, "__name__", ""))
+def test_it_compiles_without_operands_at_risk(kernel: Any, plan: Plan, settings: dict[str, int]) -> None:
+    check(compiled(kernel, plan, settings))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kernel", "plan", "settings"), SLOW_CASES, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_rest_too(kernel: Any, plan: Plan, settings: dict[str, int]) -> None:
+    check(compiled(kernel, plan, settings))
+
+
+def test_a_product_of_registers_is_seen() -> None:
+    """The check can fail: four warps and 64 rows put the products of the short kernel at risk."""
+    found = compiled(short_forward_kernel, SHORT, {"num_warps": 4, "num_stages": 1})
+    assert found.wgmma_from_registers > 0

@@ -1,0 +1,50 @@
+"""What `gates` says of A(x_t) is what the matrices of `transitions` have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from eigentrack.layers import DeltaNet, LinearMixer
+from tests.layers.layer_cases import D_MODEL, LINEAR, build, case_name
+
+every_linear_layer = pytest.mark.parametrize(("name", "options"), LINEAR, ids=case_name)
+
+
+@every_linear_layer
+def test_the_eigenvalues_are_those_of_the_transitions(name: str, options: dict[str, Any]) -> None:
+    """Every eigenvalue that is named is one of A's; every one of A's is named, but for those that equal the gate."""
+    mixer, x = build(name, options), torch.randn(2, 6, D_MODEL, dtype=torch.float64)
+    assert isinstance(mixer, LinearMixer)
+    with torch.no_grad():
+        gates, expected = mixer.gates(x), torch.linalg.eigvals(mixer.transitions(x))  # [B, T, H, n]
+    named = gates["eigenvalue"].to(expected.dtype)
+    named = named if named.ndim == 4 else named[..., None]
+    distance = (named[..., :, None] - expected[..., None, :]).abs()  # named, of A
+    assert distance.amin(-1).max() < 1e-6
+    gate = gates.get("gate", torch.ones(expected.shape[:3], dtype=torch.float64))
+    is_gate = (expected - gate[..., None]).abs() < 1e-6 if isinstance(mixer, DeltaNet) else torch.zeros_like(expected).bool()
+    assert ((distance.amin(-2) < 1e-6) | is_gate).all()
+
+
+@every_linear_layer
+def test_gates_follow_the_state_as_forward_does(name: str, options: dict[str, Any]) -> None:
+    mixer, x = build(name, options), torch.randn(2, 9, D_MODEL, dtype=torch.float64)
+    assert isinstance(mixer, LinearMixer)
+    _, state = mixer(x[:, :5])
+    for gate, whole in mixer.gates(x).items():
+        torch.testing.assert_close(mixer.gates(x[:, 5:], state)[gate].abs().sum(-1), whole[:, 5:].abs().sum(-1))
+
+
+def test_delta_net_names_beta_and_gate() -> None:
+    wide = {"heads": 2, "householders": 2}
+    x = torch.randn(1, 3, D_MODEL, dtype=torch.float64)
+    plain, gated = build("deltanet", wide), build("deltanet", {**wide, "gate": LINEAR[0][1]["eigenvalues"]})
+    assert isinstance(plain, DeltaNet)
+    assert isinstance(gated, DeltaNet)
+    assert set(plain.gates(x)) == {"eigenvalue", "beta"}
+    assert set(gated.gates(x)) == {"eigenvalue", "beta", "gate"}
+    assert gated.gates(x)["beta"].shape == (1, 3, 2, 2)
+    assert gated.gates(x)["gate"].shape == (1, 3, 2)

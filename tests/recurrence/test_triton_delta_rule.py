@@ -1,0 +1,292 @@
+"""The Triton delta rule against the float64 reference: values, last state and all gradients.
+
+Runs on a GPU, or on a CPU under Triton's interpreter (TRITON_INTERPRET=1, float32 only), where `test_triton_interpreted.py`
+starts it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from eigentrack.recurrence import delta_rule
+from eigentrack.recurrence.ops import DELTA_RULE
+from tests.closeness import TOLERANCE, relative_error
+
+ON_GPU = torch.cuda.is_available()
+pytestmark = [
+    pytest.mark.skipif(not ON_GPU and os.environ.get("TRITON_INTERPRET") != "1", reason="needs a GPU, or TRITON_INTERPRET=1"),
+    pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning"),  # in the interpreter
+]
+DEVICE = "cuda" if ON_GPU else "cpu"
+# against exact products of the same inputs; in bfloat16 a run of equal keys at b = 2 adds up the rounding of all its tokens
+ALLOWED = {torch.float32: TOLERANCE[torch.float32], torch.bfloat16: 0.1}
+
+
+@dataclass(frozen=True)
+class Case:
+    batch: int
+    time: int
+    heads: int
+    factors: int
+    key: int
+    value: int
+    gated: bool = False
+    bounds: tuple[int, ...] | None = None
+    carried: bool = True  # an initial state, and a gradient of the last one
+
+    @property
+    def cu_seqlens(self) -> Tensor | None:
+        return None if self.bounds is None else torch.tensor(self.bounds, device=DEVICE)
+
+    def draw(self) -> list[Tensor | None]:
+        """q, k, v, beta, gate, initial state in float64: equal keys in a row, zero keys, b of 0 and 2, gates of 0 and ±1."""
+        random = torch.Generator().manual_seed(self.time)
+
+        def normal(*size: int) -> Tensor:
+            return torch.randn(self.batch, self.time, self.heads, *size, dtype=torch.float64, generator=random)
+
+        def chance(x: Tensor, share: float) -> Tensor:
+            return torch.rand(x.shape, generator=random) < share
+
+        k = torch.nn.functional.normalize(normal(self.factors, self.key), dim=-1)
+        k[:, 3:20] = k[:, 3:4].clone()
+        k[:, 5:6] = 0.0
+        beta = normal(self.factors).sigmoid() * 2
+        beta[chance(beta, 0.3)] = 2.0
+        beta[chance(beta, 0.1)] = 0.0
+        gate = None
+        if self.gated:
+            gate = normal().tanh()
+            for share, value in ((0.3, 1.0), (0.1, 0.0), (0.1, -1.0)):
+                gate[chance(gate, share)] = value
+        sequences = self.batch if self.bounds is None else len(self.bounds) - 1
+        state = torch.randn(sequences, self.heads, self.key, self.value, dtype=torch.float64, generator=random)
+        inputs = [normal(self.key), k, normal(self.factors, self.value), beta, gate, state if self.carried else None]
+        return [None if x is None else x.to(DEVICE) for x in inputs]
+
+
+SHORT = [
+    Case(2, 1, 1, 1, 4, 3),
+    Case(1, 9, 2, 2, 7, 5),
+    Case(1, 16, 2, 1, 16, 16),
+    Case(2, 20, 2, 1, 16, 16, gated=True),
+    Case(1, 40, 1, 1, 32, 32, carried=False),
+    Case(1, 13, 2, 3, 5, 7, gated=True),
+    Case(1, 50, 1, 1, 33, 20, gated=True),
+    Case(2, 64, 1, 1, 32, 64, gated=True, carried=False),
+]
+LONG = [
+    Case(1, 65, 1, 1, 8, 8, carried=False),
+    Case(1, 70, 1, 1, 12, 70),
+    Case(1, 100, 1, 1, 72, 20, gated=True),
+    Case(1, 50, 1, 3, 12, 20, gated=True, carried=False),
+    Case(1, 1, 1, 1, 65, 5, gated=True),
+    Case(1, 20, 1, 1, 65, 5, carried=False),
+    Case(1, 20, 1, 1, 65, 5, gated=True, carried=False),
+]
+PACKED = [
+    Case(1, 150, 1, 2, 8, 8, gated=True, bounds=(0, 1, 40, 110, 150)),
+    Case(1, 90, 1, 1, 8, 8, bounds=(0, 64, 65, 90), carried=False),
+]
+ON_THE_CARD = [
+    Case(2, 300, 3, 1, 128, 128),
+    Case(2, 300, 3, 1, 128, 128, gated=True),
+    Case(2, 129, 2, 4, 100, 72, gated=True),
+    Case(3, 200, 2, 2, 64, 64, carried=False),
+    Case(2, 200, 2, 1, 32, 32, gated=True),
+    Case(1, 100, 2, 1, 128, 200, gated=True),
+    Case(64, 70, 64, 1, 16, 16, gated=True),
+    Case(1, 700, 2, 1, 96, 96, gated=True, bounds=(0, 3, 4, 69, 133, 134, 400, 699, 700)),
+    Case(1, 700, 2, 3, 32, 32, bounds=(0, 3, 4, 69, 133, 134, 400, 699, 700)),
+]
+CASES = [*SHORT, *LONG, *PACKED, *(ON_THE_CARD if ON_GPU else [])]
+DTYPES = [torch.float32, *([torch.bfloat16] if ON_GPU else [])]
+
+
+def outputs_and_gradients(backend: str, case: Case, inputs: list[Tensor | None], dtype: torch.dtype) -> list[Tensor]:
+    """y, the last state, and the gradients of a random projection of y and (if carried) of the last state."""
+    leaves = [None if x is None else x.detach().to(dtype).requires_grad_() for x in inputs]
+    *sequences, state = leaves
+    y, last = delta_rule(*sequences, initial_state=state, cu_seqlens=case.cu_seqlens, backend=backend)
+    random = torch.Generator().manual_seed(1)
+    weights = [torch.randn(x.shape, generator=random).bfloat16().to(DEVICE, torch.float64) for x in (y, last)]
+    loss = (y.double() * weights[0]).sum() + ((last.double() * weights[1]).sum() if case.carried else 0.0)
+    gradients = torch.autograd.grad(loss, [x for x in leaves if x is not None])
+    return [y.detach(), last.detach(), *gradients]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_values_and_gradients(case: Case, dtype: torch.dtype) -> None:
+    inputs = [None if x is None else x.to(dtype).double() for x in case.draw()]
+    expected = outputs_and_gradients("reference", case, inputs, torch.float64)
+    found = outputs_and_gradients("triton", case, inputs, dtype)
+    assert found[0].dtype == dtype
+    assert found[1].dtype == torch.float32
+    names = ["y", "last state", "dq", "dk", "dv", "dbeta", *(["dgate"] if case.gated else []), "dinitial"]
+    for name, ours, reference in zip(names, found, expected, strict=False):
+        assert torch.isfinite(ours).all(), name
+        assert relative_error(ours, reference) <= ALLOWED[dtype], f"{name}: {relative_error(ours, reference):.1e}"
+    again = outputs_and_gradients("triton", case, inputs, dtype)
+    assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True)), "two runs differ"
+
+
+@pytest.mark.skipif(not ON_GPU, reason="bfloat16 is wrong in the interpreter")
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize(("time", "factors", "dim"), [(40, 1, 32), (40, 1, 128), (500, 1, 128), (500, 3, 64)])
+def test_bfloat16_on_ordinary_inputs(time: int, factors: int, dim: int, gated: bool) -> None:
+    """Random unit keys, b up to 2: within a few roundings to bfloat16."""
+    case = Case(4, time, 8, factors, dim, dim, gated=gated)
+    q, _, v, beta, gate, state = case.draw()
+    assert q is not None
+    k = torch.nn.functional.normalize(torch.randn(*v.shape[:4], dim, device=DEVICE, dtype=torch.float64), dim=-1)
+    inputs = [None if x is None else x.bfloat16().double() for x in (q, k, v, beta, gate, state)]
+    expected = outputs_and_gradients("chunked", case, inputs, torch.float64)
+    found = outputs_and_gradients("triton", case, inputs, torch.bfloat16)
+    for position, (ours, reference) in enumerate(zip(found, expected, strict=True)):
+        assert relative_error(ours, reference) <= 1e-2, f"output or gradient {position}"
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_single_token_without_gradients(gated: bool) -> None:
+    """Decoding has a kernel of its own."""
+    *sequences, state = (None if x is None else x.float() for x in Case(3, 1, 2, 2, 40, 50, gated=gated).draw())
+    found = delta_rule(*sequences, initial_state=state, backend="triton")
+    expected = delta_rule(
+        *(None if x is None else x.double() for x in sequences), initial_state=state.double(), backend="reference"
+    )
+    for ours, reference in zip(found, expected, strict=True):
+        assert relative_error(ours, reference) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.parametrize("time", [40, 192])
+def test_equal_keys_at_beta_two_are_exact(time: int) -> None:
+    """Reflections along one key, in short and in long sequences: every number is a small integer, and none is rounded."""
+    key = torch.zeros(1, time, 1, 1, 4, device=DEVICE)
+    key[..., 0] = 1.0
+    start = torch.tensor([[[[3.0], [5.0], [7.0], [11.0]]]], device=DEVICE)
+    y, state = delta_rule(
+        torch.ones(1, time, 1, 4, device=DEVICE),
+        key,
+        torch.zeros(1, time, 1, 1, 1, device=DEVICE),
+        torch.full((1, time, 1, 1), 2.0, device=DEVICE),
+        initial_state=start,
+        backend="triton",
+    )
+    assert torch.equal(state, start)
+    assert torch.equal(y.flatten().cpu(), torch.tensor([20.0, 26.0]).repeat(time // 2))
+
+
+@pytest.mark.parametrize("time", [30, 100])
+def test_nearly_equal_keys_at_beta_two(time: int) -> None:
+    """Not exact any more, so that a Neumann series at 16 rows would already lose five digits."""
+    case = Case(1, time, 1, 1, 8, 8)
+    q, k, v, beta, _, state = case.draw()
+    k = torch.nn.functional.normalize(k[:, :1] + 1e-3 * k, dim=-1)
+    inputs = [q, k, v, torch.full_like(beta, 2.0), None, state]
+    expected = outputs_and_gradients("reference", case, inputs, torch.float64)
+    found = outputs_and_gradients("triton", case, inputs, torch.float32)
+    plain = outputs_and_gradients("chunked", case, inputs, torch.float32)
+    for position, (ours, torchs, reference) in enumerate(zip(found, plain, expected, strict=True)):
+        allowed = max(4 * relative_error(torchs, reference), TOLERANCE[torch.float32])
+        assert relative_error(ours, reference) <= allowed, f"output or gradient {position}"
+
+
+@pytest.mark.parametrize("time", [40, 100])
+def test_a_gate_of_zero_forgets_everything(time: int) -> None:
+    reset = time - 17
+    q, k, v, beta, gate, _ = Case(1, time, 1, 1, 8, 8, gated=True).draw()
+    assert gate is not None
+    gate[:, reset] = 0.0
+    inputs = [x.float() for x in (q, k, v, beta, gate) if x is not None]
+    _, state = delta_rule(*inputs, initial_state=torch.full((1, 1, 8, 8), 1e30, device=DEVICE), backend="triton")
+    _, tail = DELTA_RULE["reference"](
+        *(x[:, reset:].double() for x in inputs),
+        initial_state=torch.zeros(1, 1, 8, 8, device=DEVICE, dtype=torch.float64),
+        cu_seqlens=None,
+    )
+    assert relative_error(state, tail) <= TOLERANCE[torch.float32]
+
+
+def test_a_split_sequence_gives_the_same_answer() -> None:
+    *sequences, state = (None if x is None else x.float() for x in Case(1, 150, 1, 1, 8, 8, gated=True).draw())
+    whole, last = delta_rule(*sequences, initial_state=state, backend="triton")
+    pieces = []
+    for first, end in pairwise([0, 1, 64, 77, 150]):
+        y, state = delta_rule(*(x[:, first:end] for x in sequences), initial_state=state, backend="triton")
+        pieces.append(y)
+    assert relative_error(torch.cat(pieces, 1), whole) <= TOLERANCE[torch.float32]
+    assert relative_error(state, last) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.parametrize("time", [20, 70])
+def test_strided_inputs(time: int) -> None:
+    """A layer hands over slices of one projection: rows that are not next to one another."""
+    case = Case(1, time, 2, 1, 8, 8)
+    q, k, v, beta, *_ = (None if x is None else x.float() for x in case.draw())
+    wide = torch.cat([q.flatten(2), v.flatten(2)], dim=-1)
+    sliced_q, sliced_v = wide.split([16, 16], dim=-1)
+    found = delta_rule(sliced_q.unflatten(-1, (2, 8)), k, sliced_v.unflatten(-1, (2, 1, 8)), beta, backend="triton")
+    expected = delta_rule(q, k, v, beta, backend="triton")
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("time", [20, 70])
+@pytest.mark.parametrize("gated", [False, True])
+def test_it_is_an_operator_of_torch(time: int, gated: bool) -> None:
+    """Schema, fake tensors, autograd: what torch.compile relies on."""
+    case = Case(1, time, 1, 1, 8, 8, gated=gated)
+    leaves = [None if x is None else x.float().requires_grad_() for x in case.draw()]
+    delta_rule(*leaves[:5], initial_state=leaves[5], backend="triton")  # loads the operator
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(torch.ops.eigentrack.delta_rule, (*leaves, None, True), test_utils=checks)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("beartype") is not None, reason="type checks break graphs; see test_triton_interpreted"
+)
+@pytest.mark.parametrize("time", [20, 70])
+def test_no_graph_break_under_compile(time: int) -> None:
+    case = Case(1, time, 1, 1, 8, 8, gated=True)
+    leaves = [x.float().requires_grad_() for x in case.draw() if x is not None]
+
+    def loss(*leaves: Tensor) -> Tensor:
+        y, last = delta_rule(*leaves[:5], initial_state=leaves[5], backend="triton")
+        return y.square().sum() + last.square().sum()
+
+    expected = torch.autograd.grad(loss(*leaves), leaves)
+    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(*leaves), leaves)
+    for ours, plain in zip(found, expected, strict=True):
+        assert relative_error(ours, plain) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+@pytest.mark.parametrize("time", [40, 300])
+def test_a_cuda_graph_replays_it(time: int) -> None:
+    case = Case(4, time, 2, 1, 32, 32, gated=True)
+    leaves = [x.float().requires_grad_() for x in case.draw() if x is not None]
+
+    def run() -> tuple[Tensor, ...]:
+        y, last = delta_rule(*leaves[:5], initial_state=leaves[5], backend="triton")
+        return y, last, *torch.autograd.grad(y.sum() + last.sum(), leaves)
+
+    expected = [x.clone() for x in run()]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = run()
+    for x in found:
+        x.detach().fill_(torch.nan)
+    graph.replay()
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))

@@ -1,0 +1,36 @@
+"""The Triton kernels without a GPU: their tests again, in a process where Triton interprets what it would compile."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the tests run on the GPU itself")
+
+
+def interpreted(*command: str) -> str:
+    run = subprocess.run([sys.executable, *command], env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+    return run.stdout
+
+
+@pytest.mark.parametrize("op", ["delta_rule", "short_convolution"])
+def test_the_kernels_hold_under_the_interpreter(op: str) -> None:
+    options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--tb=short"]
+    passed = re.search(r"(\d+) passed", interpreted("-m", "pytest", f"tests/recurrence/test_triton_{op}.py", *options))
+    assert passed is not None, "nothing ran"
+    assert int(passed[1]) >= 20
+
+
+def test_no_graph_break_under_compile() -> None:
+    """In a process without the type checks that every test runs under: those break graphs."""
+    module = "tests.recurrence.test_triton_delta_rule"
+    interpreted("-c", f"from {module} import test_no_graph_break_under_compile as test; test(20); test(70)")
