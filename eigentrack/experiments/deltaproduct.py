@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
+from eigentrack.automata import classify, word_problem_dfa
 from eigentrack.experiments import word_problems
-from eigentrack.experiments.cell import Cell
+from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.curve_plot import plot_sequence_accuracy
-from eigentrack.experiments.experiment import DEAD_BY, HORIZON, Experiment, Panel, Series, Settings, grid
+from eigentrack.experiments.experiment import DEAD_BY, HORIZON, Column, Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.length_test import LengthTest
+from eigentrack.expressivity import Architecture, judge
+from eigentrack.spectrum import EigenRange
 
 GROUPS = ("S3", "S4", "A5", "S5")
 FACTORS = (1, 2, 3, 4)
@@ -70,6 +74,20 @@ PAPER_VALUES = {
     ("S5", label(4)): "right to about 200, dead by 500",
 }
 
+
+@cache
+def theory(group: str, factors: int) -> str:
+    """What expressivity says of one layer with so many factors, all elements of the group being letters."""
+    dfa = word_problem_dfa(group)
+    return judge(dfa, classify(dfa), Architecture("deltanet", EigenRange(-1, 1), layers=1, householders=factors)).answer
+
+
+def _theory_column(runs: Sequence[CellResult]) -> str:
+    return theory(runs[0].panel, next(n for n in FACTORS if label(n) == runs[0].series))
+
+
+THEORY = Column("theory", "can one such layer track the group at every length? (`eigentrack explain --group`)", _theory_column)
+
 EXPERIMENT = Experiment(
     name="deltaproduct",
     title="How many Householder factors a group needs, in one layer",
@@ -78,7 +96,7 @@ EXPERIMENT = Experiment(
     cells=_cells,
     score=word_problems.SCORE,
     plot=plot_sequence_accuracy,
-    columns=(DEAD_BY, HORIZON),
+    columns=(DEAD_BY, HORIZON, THEORY),
     paper={"DeltaProduct paper": PAPER_VALUES},
     differences=("Every training sequence is new.", "Width 128 and weight decay 0.01: the sequel's are not known here."),
 )

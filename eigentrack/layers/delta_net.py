@@ -74,9 +74,9 @@ class DeltaNet(LinearMixer):
     def _mix(
         self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
-        q, k, v, window = self._queries_keys_values(x, state.window, cu_seqlens)
+        q, k, v, beta, window = self._factors(x, state.window, cu_seqlens)
         y, memory = delta_rule(
-            q, k, v, self._beta(x), self._gate(x), initial_state=state.memory[0], cu_seqlens=cu_seqlens, backend=backend
+            q, k, v, beta, self._gate(x), initial_state=state.memory[0], cu_seqlens=cu_seqlens, backend=backend
         )
         y = self.norm(y)
         if self.output_gate_proj is not None:
@@ -86,8 +86,8 @@ class DeltaNet(LinearMixer):
     def transitions(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> Float[Tensor, "B T H K K"]:
-        _, k, _, _ = self._queries_keys_values(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
-        k, beta, gate = gate_precision(k), self._beta(x), self._gate(x)
+        _, k, _, beta, _ = self._factors(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
+        k, gate = gate_precision(k), self._gate(x)
         product = torch.eye(self.key_dim, dtype=k.dtype, device=k.device)
         product = product if gate is None else gate[..., None, None] * product
         for k_j, b_j in zip(k.unbind(3), beta.unbind(3), strict=True):
@@ -99,8 +99,8 @@ class DeltaNet(LinearMixer):
     ) -> dict[str, Tensor]:
         """With the keys as the rows of K and D = diag(beta), the factors multiply to I - Kᵀ T K, T = (I + D tril(KKᵀ, -1))⁻¹ D,
         which has the eigenvalues of the n by n matrix I - T KKᵀ, and 1."""
-        _, k, _, _ = self._queries_keys_values(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
-        beta, gate = self._beta(x), self._gate(x)
+        _, k, _, beta, _ = self._factors(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
+        gate = self._gate(x)
         meetings = beta[..., None] * (gate_precision(k) @ gate_precision(k).mT)  # D KKᵀ, [B, T, H, n, n]
         eigenvalue = 1 - meetings[..., 0]
         if self.householders > 1:
@@ -111,27 +111,46 @@ class DeltaNet(LinearMixer):
             return {"eigenvalue": eigenvalue, "beta": beta}
         return {"eigenvalue": gate[..., None] * eigenvalue, "beta": beta, "gate": gate}
 
-    def _queries_keys_values(
+    def _factors(
         self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None
-    ) -> tuple[Float[Tensor, "B T H K"], Float[Tensor, "B T H n K"], Float[Tensor, "B T H n V"], Tensor | None]:
+    ) -> tuple[
+        Float[Tensor, "B T H K"],
+        Float[Tensor, "B T H n K"],
+        Float[Tensor, "B T H n V"],
+        Float[Tensor, "B T H n"],
+        Tensor | None,
+    ]:
+        """q, k, v, b and the convolution's new window."""
         qkv = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
         qkv, window = self._convolve(qkv, window, cu_seqlens)
         q, k, v = (qkv if self.bare else F.silu(qkv)).split(self._widths, dim=-1)
         q = q.unflatten(-1, (self.heads, self.key_dim))
         k = k.unflatten(-1, (self.heads, self.householders, self.key_dim))
         v = v.unflatten(-1, (self.heads, self.householders, self.value_dim))
+        beta = self.eigenvalues.beta(gate_precision(self.beta_proj(x)).unflatten(-1, (self.heads, self.householders)))
         if self.bare:
-            return q, k, v, window
+            return q, k, v, beta, window
         if self.key_norm:
-            q, k = unit(gate_precision(q)).to(q.dtype), unit(gate_precision(k))
-        return q * self.key_dim**-0.5, k, v, window
-
-    def _beta(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H n"]:
-        logits = gate_precision(self.beta_proj(x)).unflatten(-1, (self.heads, self.householders))
-        return self.eigenvalues.beta(logits)
+            q, k, beta = unit(gate_precision(q)).to(q.dtype), *_rounded(unit(gate_precision(k)), k.dtype, beta)
+        return q * self.key_dim**-0.5, k, v, beta, window
 
     def _gate(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H"] | None:
         if self.gate is None:
             return None
         step = F.softplus(gate_precision(self.gate_proj(x)) + self.gate_bias)
         return self.gate.eigenvalue(torch.exp(-torch.exp(gate_precision(self.gate_log_rate)) * step))
+
+
+def _rounded(
+    k: Float[Tensor, "B T H n K"], dtype: torch.dtype, beta: Float[Tensor, "B T H n"]
+) -> tuple[Float[Tensor, "B T H n K"], Float[Tensor, "B T H n"]]:
+    """The keys in the given type, and b scaled by what rounding did to |k|²: the eigenvalue 1 - b|k|² must stay in its range.
+
+    In bfloat16 |k|² is off by up to 0.8 %, and -1.008 explodes within a thousand tokens.
+    """
+    if k.dtype == dtype:
+        return k, beta
+    rounded = k.to(dtype)
+    lengths = (x.detach().to(k.dtype).square().sum(-1).clamp_min(torch.finfo(k.dtype).tiny) for x in (k, rounded))
+    before, after = lengths
+    return rounded, beta * (before / after)

@@ -146,3 +146,12 @@ def test_every_preset_runs_at_smoke(name: str, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("cells/**/step-*.safetensors"))
     again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert json.loads(again.stdout)["results"] == report["results"]  # nothing is run twice, not even timed
+
+
+def test_the_theory_beside_deltaproduct() -> None:
+    """S5 needs four factors in one layer; S3, S4 and A5 two (S4 and A5 as rotations of a solid)."""
+    from eigentrack.experiments.deltaproduct import theory
+
+    assert [theory("S3", n) for n in (1, 2)] == ["cannot", "can"]
+    assert [theory("A5", n) for n in (1, 2)] == ["cannot", "can"]
+    assert [theory("S5", n) for n in (3, 4)] == ["cannot", "can"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eigentrack.layers import LinearMixer
+from eigentrack.layers import DeltaNet, LinearMixer
 from eigentrack.spectrum import EigenRange
 from tests.layers.layer_cases import D_MODEL, build
 
@@ -69,3 +69,19 @@ def test_narrow_products_of_three_can_have_negative_eigenvalues() -> None:
     assert eigenvalues.real.min() < -0.05
     assert eigenvalues.imag.abs().max() > 0.05
     assert eigenvalues.abs().max() <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rounded_keys_keep_the_eigenvalue_in_its_range(dtype: torch.dtype) -> None:
+    """The keys are rounded, so |k|² is off by some 2⁻⁸; b makes up for it, down to -1 and no further."""
+    mixer = build("deltanet", {"heads": 3, "conv": 0}, dtype)
+    assert isinstance(mixer, DeltaNet)
+    x = (30 * torch.randn(4, 50, D_MODEL)).to(dtype)
+    with torch.no_grad():
+        _, k, _, beta, _ = mixer._factors(x, None, None)
+        assert k.dtype == dtype
+        assert (k.float().square().sum(-1) - 1).abs().max() > 2**-12  # there is something to make up for
+        eigenvalues = torch.linalg.eigvals(mixer.transitions(x))
+    assert beta.dtype == torch.float32
+    assert eigenvalues.abs().max() < 1 + 1e-6
+    assert eigenvalues.real.min() < -1 + 1e-3

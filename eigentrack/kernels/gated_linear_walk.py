@@ -1,0 +1,85 @@
+# mypy: disable-error-code="no-untyped-def, import-untyped"
+"""The state along the chunks, and its gradient against time: the same walk.
+
+    forward    S  ← Γ_C0 ⊙ S  + Σ_j (Γ_Cj ⊙ k_j) v_jᵀ        (5)    keeps S  at the start of each chunk
+    reverse    dS ← Γ_C0 ⊙ dS + Σ_i (Γ_i0 ⊙ q_i) dy_iᵀ       (8)    keeps dS at the end of each chunk
+
+No entry of the state meets another: a program owns a block of BK channels and BV columns. Blocks are held as columns,
+[BV, BK], so that the left operand of the product is a tile from memory. Equations: docs/derivations/gated_linear.md.
+
+C tokens a chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from eigentrack.kernels.delta_rule_chunk import load_columns, load_tile, product, store_columns
+from eigentrack.kernels.delta_rule_forward import locate_sequence
+from eigentrack.kernels.gated_linear_decay import column, from_start, load_gates, to_end
+
+
+@triton.jit
+def walk_kernel(
+    key,
+    value,
+    a,
+    start_state,
+    end_state,
+    states,
+    bounds,
+    chunk_starts,
+    time,
+    heads,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    C: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    CHANNEL: tl.constexpr,
+    PACKED: tl.constexpr,
+    REVERSE: tl.constexpr,
+    START: tl.constexpr,
+    END: tl.constexpr,
+    KEEP: tl.constexpr,
+    OPERAND: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """key and value are k and v, or q and dy; `start_state` is where the walk starts: the initial state, or the last one's gradient."""
+    GATES: tl.constexpr = K if CHANNEL else 1
+    VALUE_BLOCKS: tl.constexpr = (V + BV - 1) // BV
+    BLOCKS: tl.constexpr = VALUE_BLOCKS * ((K + BK - 1) // BK)
+    pair = tl.program_id(0) // BLOCKS
+    block = tl.program_id(0) % BLOCKS
+    sequence, head = pair // heads, pair % heads
+    o_k = block // VALUE_BLOCKS * BK + tl.arange(0, BK)
+    o_v = block % VALUE_BLOCKS * BV + tl.arange(0, BV)
+    o_c = tl.arange(0, C)
+    o_gate = o_k if CHANNEL else tl.arange(0, 1)
+    m_k = o_k < K
+    begin, length, slot = locate_sequence(sequence, bounds, chunk_starts, time, C, 1, PACKED)
+
+    b_state = tl.zeros([BV, BK], dtype=tl.float32)
+    if START:
+        b_state += load_columns(start_state + pair.to(tl.int64) * K * V, o_k, o_v, m_k, V)
+    chunks = tl.cdiv(length, C)
+    for step in range(chunks):
+        chunk = chunks - 1 - step if REVERSE else step
+        tokens = tl.minimum(length - chunk * C, C)
+        m_row = o_c < tokens
+        token = (begin + chunk * C) * heads + head
+        if KEEP:
+            store_columns(states + ((slot + chunk) * heads + head) * K * V, b_state, o_k, o_v, m_k, V)
+        b_key = load_tile(key + token * K, o_c * heads, o_k, m_row, K)
+        b_value = load_columns(value + token * V, o_c * heads, o_v, m_row, V)
+        b_a = load_gates(a + token * GATES, o_c, o_gate, tokens, heads, GATES)
+        if REVERSE:
+            b_decay = from_start(b_a)
+            b_whole = column(b_decay, C - 1, C)
+        else:
+            b_decay = to_end(load_gates(a + token * GATES, o_c + 1, o_gate, tokens, heads, GATES))
+            b_whole = column(b_decay * b_a, 0, C)
+        b_state = b_state * b_whole[None, :] + product(b_value, b_key * tl.trans(b_decay), OPERAND, PRECISION)
+    if END:
+        store_columns(end_state + pair.to(tl.int64) * K * V, b_state, o_k, o_v, m_k, V)
