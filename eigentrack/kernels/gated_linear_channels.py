@@ -15,30 +15,56 @@ import triton.language as tl
 
 from eigentrack.kernels.delta_rule_chunk import load_columns, load_tile, product, store_columns, store_tile
 from eigentrack.kernels.delta_rule_forward import locate_chunk
-from eigentrack.kernels.gated_linear_decay import block_from_start, block_to_end, from_start, load_gates, pair_total, to_end
+from eigentrack.kernels.gated_linear_decay import (
+    across,
+    block_from_start,
+    block_to_end,
+    from_start,
+    hand_down,
+    load_gates,
+    to_end,
+)
 
 
 @triton.jit
-def across(L: tl.constexpr, C: tl.constexpr):
-    """[i, j]: j in the left block of a pair, i in the right one."""
-    o_block = tl.arange(0, C) // L
-    return (o_block[:, None] % 2 == 1) & (o_block[:, None] == o_block[None, :] + 1)
+def scores_across(
+    b_qt, b_kt, b_a, b_after, L: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr
+):
+    """P_ij for i and j on the two sides of a border between blocks of L tokens."""
+    b_right = tl.trans(b_qt * block_from_start(b_a, L, C, BK))
+    b_left = b_kt * block_to_end(b_after, L, C, BK)
+    return tl.where(across(L, C), product(b_right, b_left, OPERAND, PRECISION), 0.0)
 
 
 @triton.jit
 def channel_scores(
-    b_qt, b_kt, b_a, b_after, LEVELS: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr
+    b_qt,
+    b_kt,
+    b_a,
+    b_after,
+    LEVELS: tl.constexpr,
+    C: tl.constexpr,
+    BK: tl.constexpr,
+    OPERAND: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):
     """P of (6), zero above the diagonal, from columns [BK, C] of queries, keys, gates, and the gates of the tokens after."""
     o = tl.arange(0, C)
     b_own = tl.sum(b_qt.to(tl.float32) * b_kt.to(tl.float32), axis=0)
     b_scores = tl.where(o[:, None] == o[None, :], b_own[:, None], 0.0)
     for level in tl.static_range(LEVELS):
-        L: tl.constexpr = 2**level
-        b_right = b_qt * block_from_start(b_a, L, C, BK)
-        b_left = b_kt * block_to_end(b_after, L, C, BK)
-        b_scores += tl.where(across(L, C), product(tl.trans(b_right), b_left, OPERAND, PRECISION), 0.0)
+        b_scores += scores_across(b_qt, b_kt, b_a, b_after, 2**level, C, BK, OPERAND, PRECISION)
     return b_scores
+
+
+@triton.jit
+def gradients_across(
+    b_qt, b_kt, b_f, b_e, b_pairs, L: tl.constexpr, C: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr
+):
+    """The gradients of F ⊙ q and of E ⊙ k, from the pairs on the two sides of a border."""
+    b_met = tl.where(across(L, C), b_pairs, 0.0)
+    b_of_q = product(b_kt * b_e, tl.trans(b_met), OPERAND, PRECISION)
+    return b_of_q, product(b_qt * b_f, b_met, OPERAND, PRECISION)
 
 
 @triton.jit
@@ -57,38 +83,23 @@ def channel_gradients(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """dq, dk, da as columns (9)-(12), from G_ij = dy_i·v_j (any above the diagonal), Y and X [BK, C], and ⟨S, dS'⟩ [BK].
-
-    b_df and b_de are the gradients of F and E; going down, blocks of 2L hand theirs to blocks of L (12).
-    """
+    """dq, dk, da as columns (9), (12), from G_ij = dy_i·v_j (any above the diagonal), Y and X [BK, C], and ⟨S, dS'⟩ [BK]."""
     o = tl.arange(0, C)
     b_own = tl.sum(tl.where(o[:, None] == o[None, :], b_pairs, 0.0), axis=0)[None, :]
-    b_dqt = b_queried * from_start(b_a) + b_own * b_kt
-    b_dkt = b_stored * to_end(b_after) + b_own * b_qt
+    b_dqt = b_queried * from_start(b_a, True) + b_own * b_kt
+    b_dkt = b_stored * to_end(b_after, True) + b_own * b_qt
     b_df = b_qt * b_queried + tl.where((o == C - 1)[None, :], b_kept[:, None], 0.0)
     b_de = b_kt * b_stored
     for step in tl.static_range(LEVELS):
-        L: tl.constexpr = 2 ** (LEVELS - 1 - step)
-        b_f = block_from_start(b_a, L, C, BK)
-        b_e = block_to_end(b_after, L, C, BK)
-        m_right = ((o // L) % 2 == 1)[None, :]
-        m_last = (o % L == L - 1)[None, :]
-        b_through_left = pair_total(tl.where(m_last & ~m_right, b_f, 0.0), L, C, BK)
-        b_through_right = pair_total(tl.where(m_last & m_right, b_f, 0.0), L, C, BK)
-        b_of_left = pair_total(tl.where(m_right, b_df * b_f, 0.0), L, C, BK)
-        b_of_right = pair_total(tl.where(m_right, 0.0, b_de * b_e), L, C, BK)
-        b_df = tl.where(m_right, b_df * b_through_left, b_df)
-        b_df += tl.where(m_last, tl.where(m_right, b_of_right, b_of_left), 0.0)
-        b_de = tl.where(m_right, b_de, b_de * b_through_right)
-
-        b_met = tl.where(across(L, C), b_pairs, 0.0)
-        b_of_q = product(b_kt * b_e, tl.trans(b_met), OPERAND, PRECISION)
-        b_of_k = product(b_qt * b_f, b_met, OPERAND, PRECISION)
+        b_f = block_from_start(b_a, 2 ** (LEVELS - 1 - step), C, BK)
+        b_e = block_to_end(b_after, 2 ** (LEVELS - 1 - step), C, BK)
+        b_df, b_de = hand_down(b_df, b_de, b_f, b_e, 2 ** (LEVELS - 1 - step), C, BK)
+        b_of_q, b_of_k = gradients_across(b_qt, b_kt, b_f, b_e, b_pairs, 2 ** (LEVELS - 1 - step), C, OPERAND, PRECISION)
         b_df += b_qt * b_of_q
         b_de += b_kt * b_of_k
         b_dqt += b_of_q * b_f
         b_dkt += b_of_k * b_e
-    return b_dqt, b_dkt, b_df
+    return b_dqt, b_dkt, b_df  # blocks of one token: F = a
 
 
 @triton.jit
@@ -122,8 +133,8 @@ def scores_kernel(
             o_k = k_start + tl.arange(0, BK)
             b_qt = load_columns(q + token * K, o_c * heads, o_k, m_row, K)
             b_kt = load_columns(k + token * K, o_c * heads, o_k, m_row, K)
-            b_a = load_gates(a + token * K, o_c, o_k, tokens, heads, K)
-            b_after = load_gates(a + token * K, o_c + 1, o_k, tokens, heads, K)
+            b_a = load_gates(a + token * K, o_c, o_k, tokens, heads, K, True)
+            b_after = load_gates(a + token * K, o_c + 1, o_k, tokens, heads, K, True)
             b_scores += channel_scores(b_qt, b_kt, b_a, b_after, LEVELS, C, BK, OPERAND, PRECISION)
         store_tile(scores + tl.program_id(0).to(tl.int64) * C * C, b_scores, o_c, o_c, o_c < C, C)
 
@@ -189,8 +200,8 @@ def channel_gradients_kernel(
                     b_kept += tl.sum(b_state.to(tl.float32) * b_dstate.to(tl.float32), axis=1)
         b_qt = load_columns(q + token * K, o_c * heads, o_k, m_row, K)
         b_kt = load_columns(k + token * K, o_c * heads, o_k, m_row, K)
-        b_a = load_gates(a + token * K, o_c, o_k, tokens, heads, K)
-        b_after = load_gates(a + token * K, o_c + 1, o_k, tokens, heads, K)
+        b_a = load_gates(a + token * K, o_c, o_k, tokens, heads, K, True)
+        b_after = load_gates(a + token * K, o_c + 1, o_k, tokens, heads, K, True)
         b_dqt, b_dkt, b_da = channel_gradients(
             b_qt, b_kt, b_a, b_after, b_pairs, b_queried, b_stored, b_kept, LEVELS, C, BK, OPERAND, PRECISION
         )

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
 """Products of signed gates in one chunk of C tokens, Γ_ij = a_{j+1} ··· a_i: all of them direct, none is ever divided.
 
-Gates come as columns, [gates, C]: one row for all channels, or one for each. Where there is no token or no channel a = 1.
+Gates come as [C], one a head, or as columns [BK, C], one a channel. Where there is no token or no channel a = 1.
 Equations: docs/derivations/gated_linear.md.
 
 C tokens a chunk  L blocks' length  K key dim  BK block of K
@@ -14,22 +14,26 @@ import triton.language as tl
 
 
 @triton.jit
-def load_gates(a, o_token, o_gate, tokens, heads, GATES: tl.constexpr):
-    """The gates of the tokens o_token, as columns: [gates, tokens] in float32."""
-    mask = (o_token < tokens)[None, :] & (o_gate < GATES)[:, None]
-    return tl.load(a + (o_token * heads * GATES)[None, :] + o_gate[:, None], mask=mask, other=1.0).to(tl.float32)
+def load_gates(a, o_token, o_k, tokens, heads, K: tl.constexpr, CHANNEL: tl.constexpr):
+    """The gates of the tokens o_token in float32."""
+    if CHANNEL:
+        mask = (o_token < tokens)[None, :] & (o_k < K)[:, None]
+        b_a = tl.load(a + (o_token * heads * K)[None, :] + o_k[:, None], mask=mask, other=1.0)
+    else:
+        b_a = tl.load(a + o_token * heads, mask=o_token < tokens, other=1.0)
+    return b_a.to(tl.float32)
 
 
 @triton.jit
-def from_start(b_a):
-    """Γ_i0, from the gates of tokens 1..C."""
-    return tl.cumprod(b_a, axis=1)
+def from_start(b_a, CHANNEL: tl.constexpr):
+    """Γ_i0 as [BK or 1, C], from the gates of tokens 1..C."""
+    return tl.cumprod(b_a, axis=1) if CHANNEL else tl.cumprod(b_a, axis=0)[None, :]
 
 
 @triton.jit
-def to_end(b_after):
-    """Γ_Cj, from the gates of tokens 2..C+1, the last of them 1."""
-    return tl.cumprod(b_after, axis=1, reverse=True)
+def to_end(b_after, CHANNEL: tl.constexpr):
+    """Γ_Cj as [BK or 1, C], from the gates of tokens 2..C+1, the last of them 1."""
+    return tl.cumprod(b_after, axis=1, reverse=True) if CHANNEL else tl.cumprod(b_after, axis=0, reverse=True)[None, :]
 
 
 @triton.jit
@@ -40,9 +44,9 @@ def column(b_matrix, at, C: tl.constexpr):
 
 @triton.jit
 def decay_columns(b_a, C: tl.constexpr):
-    """Γ transposed, [j, i]: zero below the diagonal. From one gate a token, [1, C]."""
+    """Γ transposed, [j, i]: zero below the diagonal. From one gate a token, [C]."""
     o = tl.arange(0, C)
-    b_steps = tl.where(o[:, None] < o[None, :], b_a, 1.0)
+    b_steps = tl.where(o[:, None] < o[None, :], b_a[None, :], 1.0)
     return tl.where(o[:, None] <= o[None, :], tl.cumprod(b_steps, axis=1), 0.0)
 
 
@@ -71,3 +75,24 @@ def pair_total(b_x, L: tl.constexpr, C: tl.constexpr, BK: tl.constexpr):
     b_pairs = tl.reshape(b_x, [BK, C // (2 * L), 2 * L])
     b_total = tl.sum(b_pairs, axis=2, keep_dims=True)
     return tl.reshape(tl.broadcast_to(b_total, [BK, C // (2 * L), 2 * L]), [BK, C])
+
+
+@triton.jit
+def across(L: tl.constexpr, C: tl.constexpr):
+    """[i, j]: j in the left block of a pair, i in the right one."""
+    o_block = tl.arange(0, C) // L
+    return (o_block[:, None] % 2 == 1) & (o_block[:, None] == o_block[None, :] + 1)
+
+
+@triton.jit
+def hand_down(b_df, b_de, b_f, b_e, L: tl.constexpr, C: tl.constexpr, BK: tl.constexpr):
+    """(12): gradients of F and E of blocks of 2L tokens → of blocks of L, given F and E of the latter."""
+    o = tl.arange(0, C)
+    m_right = ((o // L) % 2 == 1)[None, :]
+    m_last = (o % L == L - 1)[None, :]
+    b_left = pair_total(tl.where(m_last & ~m_right, b_f, 0.0), L, C, BK)  # the product over all of the left block
+    b_right = pair_total(tl.where(m_last & m_right, b_f, 0.0), L, C, BK)
+    b_of_left = pair_total(tl.where(m_right, b_df * b_f, 0.0), L, C, BK)
+    b_of_right = pair_total(tl.where(m_right, 0.0, b_de * b_e), L, C, BK)
+    b_df = tl.where(m_right, b_df * b_left, b_df) + tl.where(m_last, tl.where(m_right, b_of_right, b_of_left), 0.0)
+    return b_df, tl.where(m_right, b_de, b_de * b_right)

@@ -16,29 +16,59 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from eigentrack.kernels.delta_rule_chunk import decay_matrix, gate_gradient, load_columns, load_tile, product, store_columns
+from eigentrack.kernels.delta_rule_chunk import decay_matrix, load_columns, load_tile, product, store_columns
 from eigentrack.kernels.delta_rule_forward import locate_chunk
-from eigentrack.kernels.gated_linear_decay import from_start, load_gates, to_end
+from eigentrack.kernels.gated_linear_decay import (
+    across,
+    block_from_start,
+    block_to_end,
+    from_start,
+    hand_down,
+    load_gates,
+    to_end,
+)
+
+EQUAL_CHANNELS = tl.constexpr(16)
 
 
 @triton.jit
-def head_gate(a, o_token, tokens, heads, C: tl.constexpr):
-    """One gate a token, [C]."""
-    return tl.reshape(load_gates(a, o_token, tl.arange(0, 1), tokens, heads, 1), [C])
-
-
-@triton.jit
-def store_gate_gradient(
-    da, a, b_pairs, b_start, tokens, heads, C: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr
+def pair_products(
+    left,
+    right,
+    m_row,
+    heads,
+    WIDTH: tl.constexpr,
+    C: tl.constexpr,
+    BLOCK: tl.constexpr,
+    OPERAND: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):
-    """(11), ROWS tokens at a time."""
+    """left_i · right_j for all pairs of tokens of a chunk."""
     o_c = tl.arange(0, C)
-    b_a = head_gate(a, o_c, tokens, heads, C)
-    b_after = head_gate(a, o_c + 1, tokens, heads, C)
-    for t_start in tl.static_range(0, C, ROWS):
-        o_t = t_start + tl.arange(0, ROWS)
-        b_da = gate_gradient(b_a, b_after, b_pairs, b_start, o_t, C, PRECISION)
-        tl.store(da + o_t * heads, b_da.to(da.dtype.element_ty), mask=o_t < tokens)
+    b_met = tl.zeros([C, C], dtype=tl.float32)
+    for start in range(0, WIDTH, BLOCK):
+        o = start + tl.arange(0, BLOCK)
+        b_left = load_tile(left, o_c * heads, o, m_row, WIDTH)
+        b_right = load_columns(right, o_c * heads, o, m_row, WIDTH)
+        b_met += product(b_left, b_right, OPERAND, PRECISION)
+    return b_met
+
+
+@triton.jit
+def gate_gradient(b_a, b_after, b_pairs, b_start, b_last, LEVELS: tl.constexpr, C: tl.constexpr):
+    """da from D_ij, D_i0 and D_Cj (12): as for one gate a channel, with 16 equal channels to fill the threads."""
+    b_a = tl.broadcast_to(b_a[None, :], [EQUAL_CHANNELS, C])
+    b_after = tl.broadcast_to(b_after[None, :], [EQUAL_CHANNELS, C])
+    b_df = tl.broadcast_to(b_start[None, :], [EQUAL_CHANNELS, C])
+    b_de = tl.broadcast_to(b_last[None, :], [EQUAL_CHANNELS, C])
+    for step in tl.static_range(LEVELS):
+        b_f = block_from_start(b_a, 2 ** (LEVELS - 1 - step), C, EQUAL_CHANNELS)
+        b_e = block_to_end(b_after, 2 ** (LEVELS - 1 - step), C, EQUAL_CHANNELS)
+        b_df, b_de = hand_down(b_df, b_de, b_f, b_e, 2 ** (LEVELS - 1 - step), C, EQUAL_CHANNELS)
+        b_met = tl.where(across(2 ** (LEVELS - 1 - step), C), b_pairs, 0.0)
+        b_df += tl.sum(b_met * tl.max(b_e, axis=0)[None, :], axis=1)[None, :]
+        b_de += tl.sum(b_met * tl.max(b_f, axis=0)[:, None], axis=0)[None, :]
+    return tl.max(b_df, axis=0)
 
 
 @triton.jit
@@ -63,7 +93,7 @@ def gradients_kernel(
     C: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
-    ROWS: tl.constexpr,
+    LEVELS: tl.constexpr,
     PACKED: tl.constexpr,
     STATE: tl.constexpr,
     DSTATE: tl.constexpr,
@@ -77,48 +107,48 @@ def gradients_kernel(
         m_row = o_c < tokens
         token = first * heads + head
         place = tl.program_id(0).to(tl.int64)
-        b_met = tl.zeros([C, C], dtype=tl.float32)
-        for v_start in range(0, V, BV):
-            o_v = v_start + tl.arange(0, BV)
-            b_dy = load_tile(dy + token * V, o_c * heads, o_v, m_row, V)
-            b_vt = load_columns(v + token * V, o_c * heads, o_v, m_row, V)
-            b_met += product(b_dy, b_vt, OPERAND, PRECISION)  # G
-        b_met = tl.where(o_c[:, None] >= o_c[None, :], b_met, 0.0)
-        b_decayed = b_met * decay_matrix(head_gate(a + token, o_c, tokens, heads, C), C)
-        b_pairs = tl.zeros([C, C], dtype=tl.float32)
+        b_a = load_gates(a + token, o_c, o_c, tokens, heads, K, False)
+        b_after = load_gates(a + token, o_c + 1, o_c, tokens, heads, K, False)
+        b_decayed = pair_products(dy + token * V, v + token * V, m_row, heads, V, C, BV, OPERAND, PRECISION) * decay_matrix(
+            b_a, C
+        )
         b_start = tl.zeros([C], dtype=tl.float32)
+        b_last = tl.zeros([C], dtype=tl.float32)
         for k_start in range(0, K, BK):
             o_k = k_start + tl.arange(0, BK)
             m_k = o_k < K
-            b_q = load_tile(q + token * K, o_c * heads, o_k, m_row, K)
-            b_qt = load_columns(q + token * K, o_c * heads, o_k, m_row, K)
             b_kt = load_columns(k + token * K, o_c * heads, o_k, m_row, K)
-            b_pairs += product(b_q, b_kt, OPERAND, PRECISION) * b_met  # (10)
-            b_dqt = product(b_kt, tl.trans(b_decayed), OPERAND, PRECISION)
-            b_dkt = product(b_qt, b_decayed, OPERAND, PRECISION)
-            b_queried = tl.zeros([BK, C], dtype=tl.float32)
-            b_stored = tl.zeros([BK, C], dtype=tl.float32)
-            kept = 0.0
-            for v_start in range(0, V, BV):
-                o_v = v_start + tl.arange(0, BV)
-                if STATE:
-                    b_state = load_tile(states + place * K * V, o_k, o_v, m_k, V)
-                    b_dyt = load_columns(dy + token * V, o_c * heads, o_v, m_row, V)
-                    b_queried += product(b_state, b_dyt, OPERAND, PRECISION)
-                if DSTATE:
-                    b_dstate = load_tile(dstates + place * K * V, o_k, o_v, m_k, V)
-                    b_vt = load_columns(v + token * V, o_c * heads, o_v, m_row, V)
-                    b_stored += product(b_dstate, b_vt, OPERAND, PRECISION)
-                    if STATE:
-                        kept += tl.sum(b_state.to(tl.float32) * b_dstate.to(tl.float32))
+            b_dqt = tl.zeros([BK, C], dtype=tl.float32)
             if STATE:
-                b_start += tl.sum(b_qt * b_queried, axis=0) + tl.where(o_c == C - 1, kept, 0.0)
-                b_gates = load_gates(a + token, o_c, tl.arange(0, 1), tokens, heads, 1)
-                b_dqt += b_queried * from_start(b_gates)
-            if DSTATE:
-                b_pairs += tl.where(o_c[:, None] == C - 1, tl.sum(b_kt * b_stored, axis=0)[None, :], 0.0)
-                b_gates = load_gates(a + token, o_c + 1, tl.arange(0, 1), tokens, heads, 1)
-                b_dkt += b_stored * to_end(b_gates)
+                kept = 0.0
+                for v_start in range(0, V, BV):
+                    o_v = v_start + tl.arange(0, BV)
+                    b_dyt = load_columns(dy + token * V, o_c * heads, o_v, m_row, V)
+                    b_state = load_tile(states + place * K * V, o_k, o_v, m_k, V)
+                    b_dqt += product(b_state, b_dyt, OPERAND, PRECISION)  # Y
+                    if DSTATE:
+                        b_dstate = load_tile(dstates + place * K * V, o_k, o_v, m_k, V)
+                        kept += tl.sum(b_state.to(tl.float32) * b_dstate.to(tl.float32))
+                b_qt = load_columns(q + token * K, o_c * heads, o_k, m_row, K)
+                b_start += tl.sum(b_qt * b_dqt, axis=0) + tl.where(o_c == C - 1, kept, 0.0)
+                b_dqt *= from_start(b_a, False)
+            b_dqt += product(b_kt, tl.trans(b_decayed), OPERAND, PRECISION)
             store_columns(dq + token * K, b_dqt, o_c * heads, o_k, m_row, K)
+
+            b_dkt = tl.zeros([BK, C], dtype=tl.float32)
+            if DSTATE:
+                for v_start in range(0, V, BV):
+                    o_v = v_start + tl.arange(0, BV)
+                    b_vt = load_columns(v + token * V, o_c * heads, o_v, m_row, V)
+                    b_dstate = load_tile(dstates + place * K * V, o_k, o_v, m_k, V)
+                    b_dkt += product(b_dstate, b_vt, OPERAND, PRECISION)  # X
+                b_last += tl.sum(b_kt * b_dkt, axis=0)
+                b_dkt *= to_end(b_after, False)
+            b_qt = load_columns(q + token * K, o_c * heads, o_k, m_row, K)
+            b_dkt += product(b_qt, b_decayed, OPERAND, PRECISION)
             store_columns(dk + token * K, b_dkt, o_c * heads, o_k, m_row, K)
-        store_gate_gradient(da + token, a + token, b_pairs, b_start, tokens, heads, C, ROWS, PRECISION)
+        # once more, rather than to hold it: registers are what this kernel lacks
+        b_pairs = pair_products(dy + token * V, v + token * V, m_row, heads, V, C, BV, OPERAND, PRECISION)
+        b_pairs *= pair_products(q + token * K, k + token * K, m_row, heads, K, C, BK, OPERAND, PRECISION)  # (10)
+        b_da = gate_gradient(b_a, b_after, b_pairs, b_start, b_last, LEVELS, C)
+        tl.store(da + token + o_c * heads, b_da.to(da.dtype.element_ty), mask=m_row)

@@ -4,8 +4,8 @@
     forward    y_i  = Σ_{j≤i} P_ij v_j  + Sᵀ (Γ_i0 ⊙ q_i)         (4)
     reverse    dv_j = Σ_{i≥j} P_ij dy_i + dS'ᵀ (Γ_Cj ⊙ k_j)       (7)
 
-P_ij = q_iᵀ Γ_ij k_j: computed here for one gate a head, read from memory for one a channel. Results are built as columns, [BV, C], so that
-the left operand of every product is a tile from memory. Equations: docs/derivations/gated_linear.md.
+P_ij = q_iᵀ Γ_ij k_j: computed here for one gate a head, read from memory for one a channel. Results are built as columns,
+[BV, C], so that the left operand of every product is a tile from memory. Equations: docs/derivations/gated_linear.md.
 
 C tokens a chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
 """
@@ -22,8 +22,8 @@ from eigentrack.kernels.gated_linear_decay import decay_columns, from_start, loa
 
 @triton.jit
 def output_kernel(
-    q,
-    k,
+    reader,
+    writer,
     value,
     a,
     scores,
@@ -46,7 +46,7 @@ def output_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """value and output are v and y, or dy and dv; `states` are those at the chunk's start, or the gradients at its end."""
+    """Reader, writer, value, output: q, k, v, y, or k, q, dy, dv. `states` at the chunk's start, or gradients at its end."""
     GATES: tl.constexpr = K if CHANNEL else 1
     BLOCKS: tl.constexpr = (V + BV - 1) // BV
     pair = tl.program_id(0) // BLOCKS
@@ -58,9 +58,8 @@ def output_kernel(
         m_row = o_c < tokens
         token = first * heads + head
         place = pair.to(tl.int64)
-        writer, reader = (q, k) if REVERSE else (k, q)  # the reader meets the state
         o_shift = o_c + 1 if REVERSE else o_c
-        b_met = tl.zeros([C, C], dtype=tl.float32)  # P, or its transpose: the reader's tokens lie in columns
+        b_met = tl.zeros([C, C], dtype=tl.float32)  # the transpose of P, or P: the reader's tokens lie in columns
         b_output = tl.zeros([BV, C], dtype=tl.float32)
         for k_start in range(0, K, BK):
             o_k = k_start + tl.arange(0, BK)
@@ -69,9 +68,8 @@ def output_kernel(
                 b_writer = load_tile(writer + token * K, o_c * heads, o_k, m_row, K)
                 b_met += product(b_writer, b_reader, OPERAND, PRECISION)
             if STATE:
-                o_gate = o_k if CHANNEL else tl.arange(0, 1)
-                b_gates = load_gates(a + token * GATES, o_shift, o_gate, tokens, heads, GATES)
-                b_decay = to_end(b_gates) if REVERSE else from_start(b_gates)
+                b_gates = load_gates(a + token * GATES, o_shift, o_k, tokens, heads, K, CHANNEL)
+                b_decay = to_end(b_gates, CHANNEL) if REVERSE else from_start(b_gates, CHANNEL)
                 b_state = load_columns(states + place * K * V, o_k, o_v, o_k < K, V)
                 b_output += product(b_state, b_reader * b_decay, OPERAND, PRECISION)
         if CHANNEL:
@@ -80,8 +78,8 @@ def output_kernel(
             else:
                 b_met += load_columns(scores + place * C * C, o_c, o_c, o_c < C, C)
         else:
-            b_a = load_gates(a + token, o_c, tl.arange(0, 1), tokens, heads, 1)
-            b_met *= decay_matrix(tl.reshape(b_a, [C]), C) if REVERSE else decay_columns(b_a, C)
+            b_a = load_gates(a + token, o_c, o_c, tokens, heads, K, False)
+            b_met *= decay_matrix(b_a, C) if REVERSE else decay_columns(b_a, C)
         b_value = load_columns(value + token * V, o_c * heads, o_v, m_row, V)
         b_output += product(b_value, b_met, OPERAND, PRECISION)
         store_columns(output + token * V, b_output, o_c * heads, o_v, m_row, V)

@@ -46,7 +46,7 @@ def walk_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """key and value are k and v, or q and dy; `start_state` is where the walk starts: the initial state, or the last one's gradient."""
+    """key and value are k and v, or q and dy. The walk starts from the initial state, or from the last one's gradient."""
     GATES: tl.constexpr = K if CHANNEL else 1
     VALUE_BLOCKS: tl.constexpr = (V + BV - 1) // BV
     BLOCKS: tl.constexpr = VALUE_BLOCKS * ((K + BK - 1) // BK)
@@ -56,7 +56,6 @@ def walk_kernel(
     o_k = block // VALUE_BLOCKS * BK + tl.arange(0, BK)
     o_v = block % VALUE_BLOCKS * BV + tl.arange(0, BV)
     o_c = tl.arange(0, C)
-    o_gate = o_k if CHANNEL else tl.arange(0, 1)
     m_k = o_k < K
     begin, length, slot = locate_sequence(sequence, bounds, chunk_starts, time, C, 1, PACKED)
 
@@ -73,12 +72,13 @@ def walk_kernel(
             store_columns(states + ((slot + chunk) * heads + head) * K * V, b_state, o_k, o_v, m_k, V)
         b_key = load_tile(key + token * K, o_c * heads, o_k, m_row, K)
         b_value = load_columns(value + token * V, o_c * heads, o_v, m_row, V)
-        b_a = load_gates(a + token * GATES, o_c, o_gate, tokens, heads, GATES)
+        b_a = load_gates(a + token * GATES, o_c, o_k, tokens, heads, K, CHANNEL)
         if REVERSE:
-            b_decay = from_start(b_a)
+            b_decay = from_start(b_a, CHANNEL)
             b_whole = column(b_decay, C - 1, C)
         else:
-            b_decay = to_end(load_gates(a + token * GATES, o_c + 1, o_gate, tokens, heads, GATES))
+            b_after = load_gates(a + token * GATES, o_c + 1, o_k, tokens, heads, K, CHANNEL)
+            b_decay = to_end(b_after, CHANNEL)
             b_whole = column(b_decay * b_a, 0, C)
         b_state = b_state * b_whole[None, :] + product(b_value, b_key * tl.trans(b_decay), OPERAND, PRECISION)
     if END:

@@ -29,6 +29,8 @@ from eigentrack.recurrence.reference.selective_scan import selective_scan as sel
 from eigentrack.recurrence.reference.slstm import slstm as slstm_reference
 from eigentrack.recurrence.shapes import check_shapes
 from eigentrack.recurrence.triton.delta_rule_cases import DELTA_RULE_KERNEL
+from eigentrack.recurrence.triton.gated_linear_cases import GATED_LINEAR_KERNEL
+from eigentrack.recurrence.triton.selective_scan_cases import SELECTIVE_SCAN_KERNEL
 from eigentrack.spectrum import EigenRange
 
 DELTA_RULE = {"reference": delta_rule_reference, "chunked": delta_rule_chunked}
@@ -93,8 +95,16 @@ def gated_linear(
         a=(a, "B T H" if a.ndim == 3 else "B T H K"),
         initial_state=(initial_state, f"{_sequences(q, cu_seqlens)} H K V"),
     )
-    state = _or_zeros(initial_state, q, cu_seqlens, size["H"], size["K"], size["V"])
-    return execute("gated_linear", GATED_LINEAR, backend, q, k, v, a, initial_state=state, cu_seqlens=cu_seqlens)
+    return execute(
+        "gated_linear",
+        GATED_LINEAR,
+        backend,
+        *(q, k, v, a),
+        initial_state=initial_state,
+        zero_state=lambda: _or_zeros(None, q, cu_seqlens, size["H"], size["K"], size["V"]),
+        cu_seqlens=cu_seqlens,
+        kernel=GATED_LINEAR_KERNEL,
+    )
 
 
 def selective_scan(
@@ -123,7 +133,6 @@ def selective_scan(
         skip=(skip, "D"),
         initial_state=(initial_state, f"{_sequences(x, cu_seqlens)} D N"),
     )
-    state = _or_zeros(initial_state, x, cu_seqlens, size["D"], size["N"])
     return execute(
         "selective_scan",
         SELECTIVE_SCAN,
@@ -132,8 +141,10 @@ def selective_scan(
         log_decay=log_decay,
         skip=skip,
         eigenvalues=eigenvalues,
-        initial_state=state,
+        initial_state=initial_state,
+        zero_state=lambda: _or_zeros(None, x, cu_seqlens, size["D"], size["N"]),
         cu_seqlens=cu_seqlens,
+        kernel=SELECTIVE_SCAN_KERNEL,
     )
 
 

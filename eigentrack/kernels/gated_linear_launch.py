@@ -1,0 +1,188 @@
+"""Launches of the kernels of gated linear attention: outputs are allocated, programs are counted, settings are looked up.
+
+Inputs are contiguous: q, k [B, T, H, K], v [B, T, H, V], a [B, T, H] or [B, T, H, K], initial_state [S, H, K, V] in float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eigentrack.kernels.chunk_table import ChunkTable
+from eigentrack.kernels.gated_linear_channels import channel_gradients_kernel, scores_kernel
+from eigentrack.kernels.gated_linear_gradients import gradients_kernel
+from eigentrack.kernels.gated_linear_output import output_kernel
+from eigentrack.kernels.gated_linear_plan import Plan
+from eigentrack.kernels.gated_linear_short import short_backward_kernel, short_forward_kernel
+from eigentrack.kernels.gated_linear_walk import walk_kernel
+
+
+@dataclass(frozen=True)
+class Inputs:
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    a: Tensor
+    initial_state: Tensor | None
+    cu_seqlens: Tensor | None
+
+    def plan(self) -> Plan:
+        return Plan.of(self.q, self.k, self.v, self.a, self.cu_seqlens)
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """`scores` and `states` are what the backward pass reads again; None where it needs none."""
+
+    y: Tensor
+    last_state: Tensor
+    scores: Tensor | None  # [slots, H, C, C], one gate a channel
+    states: Tensor | None  # [slots, H, K, V] at the start of each chunk
+
+    @staticmethod
+    def allocate(plan: Plan, inputs: Inputs) -> Outputs:
+        q, heads = inputs.q, plan.heads
+        state = (heads, plan.key_dim, plan.value_dim)
+        scored = plan.channel and not plan.short
+        carried = not plan.short and (inputs.initial_state is not None or not plan.single)
+        return Outputs(
+            y=q.new_empty(*q.shape[:3], plan.value_dim),
+            last_state=q.new_empty(plan.sequences, *state, dtype=torch.float32),
+            scores=q.new_empty(plan.slots, heads, plan.tokens, plan.tokens, dtype=plan.operand) if scored else None,
+            states=q.new_empty(plan.slots, *state, dtype=plan.operand) if carried else None,
+        )
+
+
+@dataclass(frozen=True)
+class Gradients:
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+    da: Tensor
+    dinitial_state: Tensor | None
+
+    @staticmethod
+    def allocate(inputs: Inputs) -> Gradients:
+        state = None if inputs.initial_state is None else torch.empty_like(inputs.initial_state)
+        return Gradients(*(torch.empty_like(x) for x in (inputs.q, inputs.k, inputs.v, inputs.a)), state)
+
+
+def forward(inputs: Inputs) -> Outputs:
+    with torch.cuda.device_of(inputs.q):  # Triton launches on the current GPU; autograd sets it for the backward pass
+        return _forward(inputs, inputs.plan())
+
+
+def _forward(inputs: Inputs, plan: Plan) -> Outputs:
+    out = Outputs.allocate(plan, inputs)
+    q, k, v, a, initial_state = inputs.q, inputs.k, inputs.v, inputs.a, inputs.initial_state
+    if plan.short:
+        short_forward_kernel[(plan.sequences * plan.heads,)](
+            *(q, k, v, a, initial_state, out.y, out.last_state, plan.time, plan.heads),
+            INITIAL=initial_state is not None,
+            **_constants(plan, short_forward_kernel),
+            **plan.short_settings(),
+        )
+        return out
+    table = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots)
+    if plan.channel:
+        scores_kernel[(plan.slots * plan.heads,)](
+            *(q, k, a, out.scores, table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+            PACKED=plan.packed,
+            **_constants(plan, scores_kernel),
+            **plan.scores_settings(),
+        )
+    _walk(plan, table, k, v, a, initial_state, out.last_state, out.states, reverse=False)
+    _output(plan, table, q, k, v, a, out.scores, out.states, out.y, reverse=False)
+    return out
+
+
+def backward(inputs: Inputs, scores: Tensor | None, states: Tensor | None, dy: Tensor, dlast_state: Tensor | None) -> Gradients:
+    plan = inputs.plan()
+    out = Gradients.allocate(inputs)
+    q, k, v, a, initial_state = inputs.q, inputs.k, inputs.v, inputs.a, inputs.initial_state
+    if plan.short:
+        short_backward_kernel[(plan.sequences * plan.heads,)](
+            *(q, k, v, a, initial_state, dy, dlast_state),
+            *(out.dq, out.dk, out.dv, out.da, out.dinitial_state, plan.time, plan.heads),
+            INITIAL=initial_state is not None,
+            LAST=dlast_state is not None,
+            **_constants(plan, short_backward_kernel),
+            **plan.short_settings(),
+        )
+        return out
+    table = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots)
+    dstates = None
+    if dlast_state is not None or not plan.single:
+        dstates = q.new_empty(plan.slots, plan.heads, plan.key_dim, plan.value_dim, dtype=plan.operand)
+    if dstates is not None or initial_state is not None:
+        _walk(plan, table, q, dy, a, dlast_state, out.dinitial_state, dstates, reverse=True)
+    _output(plan, table, k, q, dy, a, scores, dstates, out.dv, reverse=True)
+    kernel = channel_gradients_kernel if plan.channel else gradients_kernel
+    settings = plan.channel_gradients_settings() if plan.channel else plan.gradients_settings()
+    blocks = -(-plan.key_dim // settings["BK"]) if plan.channel else 1
+    kernel[(plan.slots * plan.heads * blocks,)](
+        *(q, k, v, a, states, dy, dstates, out.dq, out.dk, out.da),
+        *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+        PACKED=plan.packed,
+        STATE=states is not None,
+        DSTATE=dstates is not None,
+        **_constants(plan, kernel),
+        **settings,
+    )
+    return out
+
+
+def _walk(
+    plan: Plan,
+    table: ChunkTable,
+    key: Tensor,
+    value: Tensor,
+    a: Tensor,
+    start_state: Tensor | None,
+    end_state: Tensor | None,
+    states: Tensor | None,
+    reverse: bool,
+) -> None:
+    settings = plan.walk_settings()
+    blocks = -(-plan.key_dim // settings["BK"]) * -(-plan.value_dim // settings["BV"])
+    walk_kernel[(plan.sequences * plan.heads * blocks,)](
+        *(key, value, a, start_state, end_state, states, table.bounds, table.chunk_starts, plan.time, plan.heads),
+        PACKED=plan.packed,
+        REVERSE=reverse,
+        START=start_state is not None,
+        END=end_state is not None,
+        KEEP=states is not None,
+        **_constants(plan, walk_kernel),
+        **settings,
+    )
+
+
+def _output(
+    plan: Plan,
+    table: ChunkTable,
+    reader: Tensor,
+    writer: Tensor,
+    value: Tensor,
+    a: Tensor,
+    scores: Tensor | None,
+    states: Tensor | None,
+    output: Tensor,
+    reverse: bool,
+) -> None:
+    settings = plan.output_settings()
+    output_kernel[(plan.slots * plan.heads * -(-plan.value_dim // settings["BV"]),)](
+        *(reader, writer, value, a, scores, states, output),
+        *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+        PACKED=plan.packed,
+        REVERSE=reverse,
+        STATE=states is not None,
+        **_constants(plan, output_kernel),
+        **settings,
+    )
+
+
+def _constants(plan: Plan, kernel: Any) -> dict[str, object]:
+    return {name: value for name, value in plan.constants().items() if name in kernel.arg_names}

@@ -1,0 +1,118 @@
+# mypy: disable-error-code="import-untyped"
+"""How gated linear attention is cut into programs: sizes of chunks and blocks, and launch settings.
+
+C tokens a chunk. A slot is the place of one chunk in the tensors that hold one entry a chunk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+LONGEST_CHUNK = 64
+SHORTEST_CHUNK = 16  # tensor cores want at least 16 rows
+PROGRAMS_WANTED = 128  # about one for each multiprocessor
+WIDEST_SHORT = 64  # of K and V, for the kernels that hold both whole
+
+
+@dataclass(frozen=True)
+class Plan:
+    sequences: int
+    time: int
+    heads: int
+    key_dim: int
+    value_dim: int
+    channel: bool  # a gate for each key channel, or one for the head
+    packed: bool
+    operand: torch.dtype
+
+    @staticmethod
+    def of(q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None) -> Plan:
+        batch, time, heads, key_dim = q.shape
+        return Plan(
+            sequences=batch if cu_seqlens is None else cu_seqlens.shape[0] - 1,
+            time=time,
+            heads=heads,
+            key_dim=key_dim,
+            value_dim=v.shape[-1],
+            channel=a.ndim == 4,
+            packed=cu_seqlens is not None,
+            operand=torch.bfloat16 if all(x.dtype == torch.bfloat16 for x in (q, k, v)) else torch.float32,
+        )
+
+    @cached_property
+    def short(self) -> bool:
+        """Every sequence fits into one chunk, and a program can hold all of its state."""
+        return not self.packed and self.time <= LONGEST_CHUNK and max(self.key_dim, self.value_dim) <= WIDEST_SHORT
+
+    @cached_property
+    def single(self) -> bool:
+        """Every sequence is one chunk."""
+        return not self.packed and self.time <= self.tokens
+
+    @cached_property
+    def tokens(self) -> int:
+        if self.short:
+            return max(SHORTEST_CHUNK, _power_of_two(self.time))
+        return LONGEST_CHUNK if self.half else LONGEST_CHUNK // 2
+
+    @cached_property
+    def slots(self) -> int:
+        """Enough for every chunk. How packed sequences fall into chunks is known only on the GPU, hence a bound there."""
+        if self.packed:
+            return self.time // self.tokens + self.sequences
+        return self.sequences * -(-self.time // self.tokens)
+
+    @cached_property
+    def half(self) -> bool:
+        return self.operand == torch.bfloat16
+
+    def constants(self) -> dict[str, object]:
+        """The compile-time arguments that kernels share; each takes those it names."""
+        return {
+            "K": self.key_dim,
+            "V": self.value_dim,
+            "C": self.tokens,
+            "LEVELS": self.tokens.bit_length() - 1,
+            "CHANNEL": self.channel,
+            "OPERAND": tl.bfloat16 if self.half else tl.float32,
+            "PRECISION": "tf32x3",  # of float32 products
+        }
+
+    # Launch settings. Two warps, or 32 rows on the left, keep a product away from the wgmma instructions: their left operand
+    # must come from memory, since the assembler of CUDA before 13.3 may overwrite one in registers (tests/kernels checks that).
+
+    def short_settings(self) -> dict[str, int]:
+        key, value = (max(16, _power_of_two(size)) for size in (self.key_dim, self.value_dim))
+        return {"BK": key, "BV": value, "num_warps": 2, "num_stages": 1}
+
+    def walk_settings(self) -> dict[str, int]:
+        """Narrow blocks of V where there are few sequences and heads: every block is a program that walks on its own."""
+        if not self.half:
+            return {"BK": 64, "BV": 16, "num_warps": 2, "num_stages": 2}
+        programs = self.sequences * self.heads * -(-self.key_dim // 64) * -(-self.value_dim // 64)
+        return {"BK": 64, "BV": 64 if programs >= PROGRAMS_WANTED else 16, "num_warps": 4, "num_stages": 3}
+
+    def output_settings(self) -> dict[str, int]:
+        if not self.half:
+            return {"BK": 64, "BV": 16, "num_warps": 2, "num_stages": 1}
+        return {"BK": 64, "BV": 64, "num_warps": 4, "num_stages": 2}
+
+    def scores_settings(self) -> dict[str, int]:
+        return {"BK": 16, "num_warps": 2, "num_stages": 1}
+
+    def gradients_settings(self) -> dict[str, int]:
+        if not self.half:
+            return {"BK": 64, "BV": 16, "num_warps": 2, "num_stages": 1}
+        return {"BK": 64, "BV": 64, "num_warps": 4, "num_stages": 1}
+
+    def channel_gradients_settings(self) -> dict[str, int]:
+        return {"BK": 32, "BV": 64 if self.half else 16, "num_warps": 4, "num_stages": 1}
+
+
+def _power_of_two(size: int) -> int:
+    return 1 << (size - 1).bit_length()

@@ -1,0 +1,158 @@
+# mypy: disable-error-code="no-untyped-def, import-untyped, assignment"
+"""Selective scan, backward: one launch walks every unit against time with the adjoint ḣ in registers.
+
+    ḣ_t = ṡ_t C_t + a_{t+1} ḣ_{t+1} (7),   ṡ_t = ẏ_t silu(z_t);   the gradients (8)-(12) of one token from ḣ_t, h_t and h_{t-1}
+
+The states come from the nearest checkpoint: the U tokens at hand once for each h_t, those between the checkpoint and them
+once more. Sums over channels (B, C) are left as one partial sum for each block of channels, sums over time (A, D) as one for
+each unit; both are added up in a fixed order afterwards. Equations: docs/derivations/selective_scan.md.
+
+D channels  N state size  BD, BN blocks of them, powers of two  U tokens a block
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from eigentrack.kernels.selective_scan_tokens import (
+    LOG2_E,
+    advance,
+    eigenvalue,
+    exponential,
+    load_rows,
+    load_state,
+    locate_unit,
+    store_state,
+)
+
+LN_2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def backward_kernel(
+    x,
+    dt,
+    b,
+    c,
+    z,
+    log_decay,
+    skip,
+    checkpoints,
+    dy,
+    dends,
+    dx,
+    ddt,
+    db_parts,
+    dc_parts,
+    dz,
+    dlog_decay_parts,
+    dskip_parts,
+    dinitial_state,
+    bounds,
+    x_row,
+    dt_row,
+    b_row,
+    c_row,
+    z_row,
+    tokens,
+    time,
+    segments,
+    segment_length,
+    D: tl.constexpr,
+    N: tl.constexpr,
+    BD: tl.constexpr,
+    BN: tl.constexpr,
+    U: tl.constexpr,
+    CHUNK: tl.constexpr,
+    LOW: tl.constexpr,
+    HIGH: tl.constexpr,
+    EXACT: tl.constexpr,
+    PACKED: tl.constexpr,
+    INITIAL: tl.constexpr,
+    LAST: tl.constexpr,
+    GATED: tl.constexpr,
+    SKIP: tl.constexpr,
+):
+    BLOCKS: tl.constexpr = (D + BD - 1) // BD
+    unit = tl.program_id(0) // BLOCKS
+    channel_block = (tl.program_id(0) % BLOCKS).to(tl.int64)
+    o_d = channel_block * BD + tl.arange(0, BD)
+    o_n = tl.arange(0, BN)
+    m_d, m_n = o_d < D, o_n < N
+    first, end = locate_unit(unit, bounds, time, segments, segment_length, PACKED)
+    slot = first // CHUNK + unit
+    place = unit.to(tl.int64) * D * N
+
+    b_rate = load_state(log_decay, o_d, o_n, D, N) * LOG2_E
+    b_adjoint = tl.zeros([BD, BN], dtype=tl.float32)
+    b_dlog_decay = tl.zeros([BD, BN], dtype=tl.float32)
+    if LAST:
+        b_adjoint += load_state(dends + place, o_d, o_n, D, N)
+    b_dskip = tl.zeros([BD], dtype=tl.float32)
+    if SKIP:
+        b_skip = tl.load(skip + o_d, mask=m_d, other=0.0).to(tl.float32)
+
+    blocks = tl.cdiv(end - first, U)
+    for step in range(blocks):
+        token = first + (blocks - 1 - step) * U
+        chunk = (token - first) // CHUNK
+        b_state = load_state(checkpoints + (slot + chunk) * D * N, o_d, o_n, D, N)
+        for earlier in range(first + chunk * CHUNK, token, U):
+            rows_x = load_rows(x, x_row, o_d, m_d, earlier, end, U)
+            rows_dt = load_rows(dt, dt_row, o_d, m_d, earlier, end, U)
+            rows_b = load_rows(b, b_row, o_n, m_n, earlier, end, U)
+            for u in tl.static_range(U):
+                b_x, b_dt, b_b = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_b[u].to(tl.float32)
+                b_state, _ = advance(b_state, b_dt, b_x, b_b, b_rate, True, LOW, HIGH, EXACT)
+
+        rows_x = load_rows(x, x_row, o_d, m_d, token, end, U)
+        rows_dt = load_rows(dt, dt_row, o_d, m_d, token, end, U)
+        rows_b = load_rows(b, b_row, o_n, m_n, token, end, U)
+        rows_c = load_rows(c, c_row, o_n, m_n, token, end, U)
+        rows_dy = load_rows(dy, D, o_d, m_d, token, end, U)
+        if GATED:
+            rows_z = load_rows(z, z_row, o_d, m_d, token, end, U)
+        states = (b_state,)  # states[u] is the state before token u
+        for u in tl.static_range(U):
+            b_x, b_dt, b_b = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_b[u].to(tl.float32)
+            b_state, _ = advance(b_state, b_dt, b_x, b_b, b_rate, token + u < end, LOW, HIGH, EXACT)
+            states = states + (b_state,)  # noqa: RUF005, Triton has no star in a tuple
+
+        for u in tl.static_range(U - 1, -1, -1):
+            b_x, b_dt, b_dy = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_dy[u].to(tl.float32)
+            b_b, b_c = rows_b[u].to(tl.float32), rows_c[u].to(tl.float32)
+            inside = token + u < end
+            m_out = m_d & inside
+            b_read = b_dy
+            if GATED:
+                b_z = rows_z[u].to(tl.float32)
+                b_sigmoid = tl.sigmoid(b_z)
+                b_y = tl.sum(states[u + 1] * b_c[None, :], axis=1)
+                if SKIP:
+                    b_y += b_skip * b_x
+                b_dz = b_dy * b_y * b_sigmoid * (1.0 + b_z * (1.0 - b_sigmoid))  # (12)
+                tl.store(dz + (token + u) * D + o_d, b_dz.to(dz.dtype.element_ty), mask=m_out)
+                b_read *= b_z * b_sigmoid
+            b_adjoint += b_read[:, None] * b_c[None, :]  # (7)
+            p_part = (channel_block * tokens + token + u) * N + o_n
+            tl.store(dc_parts + p_part, tl.sum(b_read[:, None] * states[u + 1], axis=0), mask=m_n & inside)
+            tl.store(db_parts + p_part, tl.sum((b_dt * b_x)[:, None] * b_adjoint, axis=0), mask=m_n & inside)  # (8)
+            b_exponential = exponential(b_dt, b_rate)
+            b_through = b_adjoint * states[u] * b_exponential  # (9)
+            b_dlog_decay += b_through * b_dt[:, None]  # (10)
+            b_dinput = tl.sum(b_adjoint * b_b[None, :], axis=1)
+            b_ddt = b_dinput * b_x + (LN_2 * (HIGH - LOW)) * tl.sum(b_through * b_rate, axis=1)  # (11)
+            tl.store(ddt + (token + u) * D + o_d, b_ddt.to(ddt.dtype.element_ty), mask=m_out)
+            b_dx = b_dinput * b_dt
+            if SKIP:
+                b_dx += b_read * b_skip
+                b_dskip += b_read * b_x
+            tl.store(dx + (token + u) * D + o_d, b_dx.to(dx.dtype.element_ty), mask=m_out)
+            b_adjoint *= eigenvalue(b_exponential, inside, LOW, HIGH, EXACT)
+    store_state(dlog_decay_parts + place, b_dlog_decay * (HIGH - LOW), o_d, o_n, D, N)
+    if SKIP:
+        tl.store(dskip_parts + unit * D + o_d, b_dskip, mask=m_d)
+    if INITIAL:  # noqa: SIM102, Triton would compile the branch
+        if unit % segments == 0:
+            store_state(dinitial_state + (unit // segments).to(tl.int64) * D * N, b_adjoint, o_d, o_n, D, N)

@@ -1,0 +1,178 @@
+"""Launches of the selective-scan kernels: outputs are allocated, programs are counted, settings are looked up.
+
+x, dt, z [B, T, D] and b, c [B, T, N] have rows that may lie apart; log_decay [D, N], skip [D] and initial_state [S, D, N] in
+float32 are contiguous.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from eigentrack.kernels.selective_scan_backward import backward_kernel
+from eigentrack.kernels.selective_scan_forward import forward_kernel
+from eigentrack.kernels.selective_scan_plan import CHUNK, Plan
+from eigentrack.kernels.selective_scan_segments import join_kernel, summary_back_kernel, summary_kernel
+from eigentrack.spectrum import EigenRange
+
+
+@dataclass(frozen=True)
+class Inputs:
+    x: Tensor
+    dt: Tensor
+    b: Tensor
+    c: Tensor
+    z: Tensor | None
+    log_decay: Tensor
+    skip: Tensor | None
+    initial_state: Tensor | None
+    cu_seqlens: Tensor | None
+
+    def plan(self, eigenvalues: EigenRange) -> Plan:
+        return Plan.of(self.x, self.b, self.cu_seqlens, eigenvalues)
+
+    def even(self) -> Inputs:
+        """Copies what the kernels cannot read: they step from row to row by one stride."""
+        x, dt, b, c = (_even_rows(tensor) for tensor in (self.x, self.dt, self.b, self.c))
+        z = None if self.z is None else _even_rows(self.z)
+        others = (self.log_decay, self.skip, self.initial_state, self.cu_seqlens)
+        return Inputs(x, dt, b, c, z, *(None if y is None else y.contiguous() for y in others))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    y: Tensor
+    last_state: Tensor
+    checkpoints: Tensor | None  # [checkpoints, D, N]
+    products: Tensor | None  # [units, D, N] of the gates of each segment
+
+    @staticmethod
+    def allocate(plan: Plan, inputs: Inputs, save: bool) -> Outputs:
+        x, state = inputs.x, (plan.channels, plan.size)
+        return Outputs(
+            y=x.new_empty(x.shape),
+            last_state=x.new_empty(plan.sequences, *state, dtype=torch.float32),
+            checkpoints=x.new_empty(plan.checkpoints, *state, dtype=torch.float32) if save else None,
+            products=x.new_empty(plan.units, *state, dtype=torch.float32) if plan.segments > 1 else None,
+        )
+
+
+@dataclass(frozen=True)
+class Gradients:
+    dx: Tensor
+    ddt: Tensor
+    db: Tensor
+    dc: Tensor
+    dz: Tensor | None
+    dlog_decay: Tensor
+    dskip: Tensor | None
+    dinitial_state: Tensor | None
+
+    @staticmethod
+    def allocate(inputs: Inputs) -> Gradients:
+        given = (inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, inputs.initial_state)
+        return Gradients(*(None if x is None else x.new_empty(x.shape) for x in given))  # type: ignore[arg-type]
+
+
+def forward(inputs: Inputs, eigenvalues: EigenRange, save: bool) -> Outputs:
+    with torch.cuda.device_of(inputs.x):  # Triton launches on the current GPU; autograd sets it for the backward pass
+        return _forward(inputs.even(), inputs.plan(eigenvalues), save)
+
+
+def _forward(inputs: Inputs, plan: Plan, save: bool) -> Outputs:
+    out = Outputs.allocate(plan, inputs, save)
+    starts = inputs.initial_state
+    if out.products is not None:
+        ends = torch.empty_like(out.products)
+        summary_kernel[(plan.programs,)](
+            *(inputs.x, inputs.dt, inputs.b, inputs.log_decay, out.products, ends),
+            *(inputs.x.stride(1), inputs.dt.stride(1), inputs.b.stride(1), plan.time, plan.segments, plan.segment_length),
+            **plan.constants(),
+            **plan.settings("summary"),
+        )
+        starts = _join(plan, out.products, ends, inputs.initial_state, back=False)
+    forward_kernel[(plan.programs,)](
+        *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, starts),
+        *(out.y, out.last_state, out.checkpoints, inputs.cu_seqlens, *_rows(inputs)),
+        *(plan.time, plan.segments, plan.segment_length),
+        **plan.constants(),
+        CHUNK=CHUNK,
+        PACKED=plan.packed,
+        START=starts is not None,
+        GATED=inputs.z is not None,
+        SKIP=inputs.skip is not None,
+        SAVE=save,
+        **plan.settings("forward"),
+    )
+    return out
+
+
+def backward(
+    inputs: Inputs,
+    eigenvalues: EigenRange,
+    checkpoints: Tensor,
+    products: Tensor | None,
+    dy: Tensor,
+    dlast_state: Tensor | None,
+) -> Gradients:
+    inputs, plan = inputs.even(), inputs.plan(eigenvalues)
+    tokens, dends = plan.batch * plan.time, dlast_state
+    if products is not None:
+        dstarts = torch.empty_like(products)
+        summary_back_kernel[(plan.programs,)](
+            *(inputs.dt, inputs.c, inputs.z, inputs.log_decay, dy, dstarts),
+            *(inputs.dt.stride(1), inputs.c.stride(1), 0 if inputs.z is None else inputs.z.stride(1)),
+            *(plan.time, plan.segments, plan.segment_length),
+            **plan.constants(),
+            GATED=inputs.z is not None,
+            **plan.settings("summary"),
+        )
+        dends = _join(plan, products, dstarts, dlast_state, back=True)
+    dx, ddt = (x.new_empty(x.shape) for x in (inputs.x, inputs.dt))
+    dz = None if inputs.z is None else inputs.z.new_empty(inputs.z.shape)
+    dinitial_state = None if inputs.initial_state is None else torch.empty_like(inputs.initial_state)
+
+    def parts(*shape: int) -> Tensor:
+        return dy.new_empty(shape, dtype=torch.float32)
+
+    db_parts, dc_parts = (parts(plan.channel_blocks, *inputs.b.shape) for _ in range(2))
+    decay_parts = parts(plan.units, plan.channels, plan.size)
+    skip_parts = None if inputs.skip is None else parts(plan.units, plan.channels)
+    backward_kernel[(plan.programs,)](
+        *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, checkpoints, dy, dends),
+        *(dx, ddt, db_parts, dc_parts, dz, decay_parts, skip_parts, dinitial_state, inputs.cu_seqlens),
+        *(*_rows(inputs), tokens, plan.time, plan.segments, plan.segment_length),
+        **plan.constants(),
+        CHUNK=CHUNK,
+        PACKED=plan.packed,
+        INITIAL=dinitial_state is not None,
+        LAST=dends is not None,
+        GATED=inputs.z is not None,
+        SKIP=inputs.skip is not None,
+        **plan.settings("backward"),
+    )
+    # one order of summation: the same bits in every run
+    db, dc = db_parts.sum(0).to(inputs.b.dtype), dc_parts.sum(0).to(inputs.c.dtype)
+    dlog_decay = decay_parts.sum(0).to(inputs.log_decay.dtype)
+    dskip = None if inputs.skip is None or skip_parts is None else skip_parts.sum(0).to(inputs.skip.dtype)
+    return Gradients(dx, ddt, db, dc, dz, dlog_decay, dskip, dinitial_state)
+
+
+def _join(plan: Plan, products: Tensor, ends: Tensor, given: Tensor | None, back: bool) -> Tensor:
+    joined, settings = torch.empty_like(products), plan.settings("join")
+    size = plan.channels * plan.size
+    join_kernel[(plan.sequences * -(-size // settings["BLOCK"]),)](
+        *(products, ends, given, joined, plan.segments), SIZE=size, GIVEN=given is not None, BACK=back, **settings
+    )
+    return joined
+
+
+def _rows(inputs: Inputs) -> tuple[int, ...]:
+    return tuple(0 if x is None else x.stride(1) for x in (inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z))
+
+
+def _even_rows(x: Tensor) -> Tensor:
+    batch, time, _ = x.shape
+    return x if x.stride(2) == 1 and (batch == 1 or x.stride(0) == time * x.stride(1)) else x.contiguous()

@@ -1,0 +1,102 @@
+"""Every kernel of gated linear attention compiles for sm_90 as it is launched; prints registers and spills (pytest -s)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+if os.environ.get("TRITON_INTERPRET") == "1":
+    pytest.skip("nothing is compiled where Triton interprets", allow_module_level=True)
+
+from eigentrack.kernels.gated_linear_channels import channel_gradients_kernel, scores_kernel
+from eigentrack.kernels.gated_linear_gradients import gradients_kernel
+from eigentrack.kernels.gated_linear_output import output_kernel
+from eigentrack.kernels.gated_linear_plan import Plan
+from eigentrack.kernels.gated_linear_short import short_backward_kernel, short_forward_kernel
+from eigentrack.kernels.gated_linear_walk import walk_kernel
+from tests.kernels.sm90 import Resources, compile_for_sm90
+
+WHOLE_NUMBERS = {"time", "heads"}
+BOUNDS = {"bounds", "chunk_starts", "chunk_sequence"}
+FLOAT32 = {"a", "da", "initial_state", "last_state", "dlast_state", "dinitial_state", "start_state", "end_state"}
+SWITCHES = {
+    "PACKED": False,
+    "INITIAL": True,
+    "LAST": True,
+    "START": True,
+    "END": True,
+    "KEEP": True,
+    "STATE": True,
+    "DSTATE": True,
+}
+
+
+def plan(key: int, value: int, time: int, channel: bool, operand: torch.dtype = torch.bfloat16, pairs: int = 1024) -> Plan:
+    return Plan(pairs // 4, time, 4, key, value, channel, False, operand)
+
+
+def compiled(kernel: Any, plan: Plan, settings: dict[str, int], reverse: bool = False) -> Resources:
+    known = {**plan.constants(), **SWITCHES, "REVERSE": reverse, **settings}
+    constants = {name: known[name] for name in kernel.arg_names if name in known}
+    constants |= {name: None for name in kernel.arg_names if name in BOUNDS or (name == "scores" and not plan.channel)}
+    operand = "*bf16" if plan.half else "*fp32"
+    arguments = {name: "i32" if name in WHOLE_NUMBERS else "*fp32" if name in FLOAT32 else operand for name in kernel.arg_names}
+    found = compile_for_sm90(kernel, arguments, constants, settings["num_warps"], settings["num_stages"])
+    sizes = f"K = {plan.key_dim}, V = {plan.value_dim}, a gate a {'channel' if plan.channel else 'head'}"
+    print(f"\n{kernel.__name__}{' reversed' if reverse else ''}: {plan.operand}, {sizes}, {settings}: {found}")
+    return found
+
+
+HEAD, CHANNEL = plan(128, 128, 2048, False), plan(128, 128, 2048, True)
+SHORT_HEAD, SHORT_CHANNEL = plan(16, 32, 40, False), plan(16, 32, 40, True)
+FEW = plan(128, 128, 65536, False, pairs=16)
+FULL_HEAD, FULL_CHANNEL = (plan(128, 128, 2048, channel, torch.float32) for channel in (False, True))
+CASES = [
+    (walk_kernel, HEAD, HEAD.walk_settings(), False),
+    (walk_kernel, FEW, FEW.walk_settings(), True),
+    (walk_kernel, CHANNEL, CHANNEL.walk_settings(), True),
+    (output_kernel, HEAD, HEAD.output_settings(), False),
+    (output_kernel, HEAD, HEAD.output_settings(), True),
+    (output_kernel, CHANNEL, CHANNEL.output_settings(), False),
+    (gradients_kernel, HEAD, HEAD.gradients_settings(), False),
+    (scores_kernel, CHANNEL, CHANNEL.scores_settings(), False),
+    (channel_gradients_kernel, CHANNEL, CHANNEL.channel_gradients_settings(), False),
+    (short_forward_kernel, SHORT_HEAD, SHORT_HEAD.short_settings(), False),
+    (short_backward_kernel, SHORT_HEAD, SHORT_HEAD.short_settings(), False),
+]
+SLOW_CASES = [
+    (walk_kernel, CHANNEL, CHANNEL.walk_settings(), False),
+    (output_kernel, CHANNEL, CHANNEL.output_settings(), True),
+    (short_forward_kernel, SHORT_CHANNEL, SHORT_CHANNEL.short_settings(), False),
+    (short_backward_kernel, SHORT_CHANNEL, SHORT_CHANNEL.short_settings(), False),
+    (walk_kernel, FULL_HEAD, FULL_HEAD.walk_settings(), False),
+    (walk_kernel, FULL_CHANNEL, FULL_CHANNEL.walk_settings(), True),
+    (output_kernel, FULL_HEAD, FULL_HEAD.output_settings(), False),
+    (output_kernel, FULL_CHANNEL, FULL_CHANNEL.output_settings(), True),
+    (gradients_kernel, FULL_HEAD, FULL_HEAD.gradients_settings(), False),
+    (scores_kernel, FULL_CHANNEL, FULL_CHANNEL.scores_settings(), False),
+    (channel_gradients_kernel, FULL_CHANNEL, FULL_CHANNEL.channel_gradients_settings(), False),
+]
+
+
+def check(found: Resources) -> None:
+    assert found.wgmma_from_registers == 0, "the assembler of CUDA before 13.3 may overwrite such operands"
+    assert found.shared_bytes <= 227 * 1024
+    assert found.registers > 32, "the assembler gave up on the registers"
+
+
+@pytest.mark.parametrize(("kernel", "plan", "settings", "reverse"), CASES, ids=lambda value: getattr(value, "__name__", ""))
+def test_it_compiles_without_operands_at_risk(kernel: Any, plan: Plan, settings: dict[str, int], reverse: bool) -> None:
+    check(compiled(kernel, plan, settings, reverse))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "plan", "settings", "reverse"), SLOW_CASES, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_the_rest_too(kernel: Any, plan: Plan, settings: dict[str, int], reverse: bool) -> None:
+    check(compiled(kernel, plan, settings, reverse))

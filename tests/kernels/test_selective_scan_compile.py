@@ -1,0 +1,67 @@
+"""The selective-scan kernels compile for sm_90 with the settings they are launched with; prints what they take (pytest -s)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton")
+if os.environ.get("TRITON_INTERPRET") == "1":
+    pytest.skip("nothing is compiled where Triton interprets", allow_module_level=True)
+
+from eigentrack.kernels.selective_scan_backward import backward_kernel
+from eigentrack.kernels.selective_scan_forward import forward_kernel
+from eigentrack.kernels.selective_scan_plan import CHUNK, Plan
+from eigentrack.kernels.selective_scan_segments import join_kernel, summary_back_kernel, summary_kernel
+from eigentrack.spectrum import EigenRange
+from tests.kernels.sm90 import Resources, compile_for_sm90
+
+ACTIVATIONS = {"x", "b", "c", "z", "y", "dy", "dx", "dz"}  # in bfloat16 where those are; all others are float32
+FLAGS = ("START", "GATED", "SKIP", "SAVE", "INITIAL", "LAST", "GIVEN", "BACK")
+SIGNED, INNER = EigenRange(-1, 1), EigenRange(-0.5, 0.9)
+
+
+def plan(size: int, eigenvalues: EigenRange = SIGNED) -> Plan:
+    return Plan(8, 8, 2048, 2048, size, False, eigenvalues)
+
+
+def compiled(kernel: Any, name: str, plan: Plan, activation: str) -> Resources:
+    settings = plan.settings(name)
+    rows = {f"{x}_row": plan.channels for x in ("x", "dt", "z")} | {f"{x}_row": plan.size for x in ("b", "c")}
+    flags = {"CHUNK": CHUNK, "PACKED": False, "SIZE": plan.channels * plan.size, **dict.fromkeys(FLAGS, True)}
+    constants = {**plan.constants(), **flags, **rows, **settings, "bounds": None}
+    constants = {key: value for key, value in constants.items() if key in kernel.arg_names}
+    whole_numbers = {"tokens", "time", "segments", "segment_length"}
+    arguments = {key: "i32" if key in whole_numbers else "*fp32" for key in kernel.arg_names}
+    arguments |= {key: activation for key in kernel.arg_names if key in ACTIVATIONS}
+    found = compile_for_sm90(kernel, arguments, constants, settings["num_warps"], settings["num_stages"])
+    print(f"\n{kernel.__name__}: {activation}, N = {plan.size}, {plan.eigenvalues}, {settings}: {found}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name", "spills"),
+    [
+        (forward_kernel, "forward", 0),
+        (backward_kernel, "backward", 256),  # of 4 tokens' gates and states
+        (summary_kernel, "summary", 0),
+        (summary_back_kernel, "summary", 0),
+        (join_kernel, "join", 0),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_it_compiles_and_hardly_spills(kernel: Any, name: str, spills: int) -> None:
+    found = compiled(kernel, name, plan(16), "*bf16")
+    assert found.spilled_bytes <= spills
+    assert found.shared_bytes <= 1024
+    assert found.wgmma == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "eigenvalues"), [(4, SIGNED), (16, INNER), (64, SIGNED)], ids=str)
+@pytest.mark.parametrize("activation", ["*bf16", "*fp32"])
+def test_the_rest_too(size: int, eigenvalues: EigenRange, activation: str) -> None:
+    for kernel, name in ((forward_kernel, "forward"), (backward_kernel, "backward")):
+        assert compiled(kernel, name, plan(size, eigenvalues), activation).shared_bytes <= 1024

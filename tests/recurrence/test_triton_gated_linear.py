@@ -1,0 +1,243 @@
+"""Triton's gated linear attention against the float64 reference: values, last state and all gradients.
+
+Runs on a GPU, or on a CPU under Triton's interpreter (TRITON_INTERPRET=1, float32 only), where
+`test_triton_gated_linear_interpreted.py` starts it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from eigentrack.recurrence import gated_linear
+from tests.closeness import TOLERANCE, relative_error
+
+ON_GPU = torch.cuda.is_available()
+pytestmark = [
+    pytest.mark.skipif(not ON_GPU and os.environ.get("TRITON_INTERPRET") != "1", reason="needs a GPU, or TRITON_INTERPRET=1"),
+    pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning"),  # in the interpreter
+]
+DEVICE = "cuda" if ON_GPU else "cpu"
+NAMES = ["y", "last state", "dq", "dk", "dv", "da", "dinitial"]
+
+
+@dataclass(frozen=True)
+class Case:
+    batch: int
+    time: int
+    heads: int
+    key: int
+    value: int
+    channel: bool = False
+    bounds: tuple[int, ...] | None = None
+    carried: bool = True  # an initial state, and a gradient of the last one
+
+    @property
+    def cu_seqlens(self) -> Tensor | None:
+        return None if self.bounds is None else torch.tensor(self.bounds, device=DEVICE)
+
+    def draw(self, seed: int = 0) -> list[Tensor | None]:
+        """q, k, v, a, initial state in float64: gates of both signs, near 1, exactly 0 and ±1, and several zeros in a row."""
+        random = torch.Generator("cpu").manual_seed(1000 * seed + self.time)
+
+        def normal(*size: int) -> Tensor:
+            return torch.randn(*size, dtype=torch.float64, generator=random, device="cpu")
+
+        rows = (self.batch, self.time, self.heads)
+        a = (normal(*rows, *([self.key] if self.channel else [])) * 3).tanh()
+        for share, value in ((0.3, 1.0), (0.08, 0.0), (0.1, -1.0)):
+            a[torch.rand(a.shape, generator=random, device="cpu") < share] = value
+        a[:, 5:7] = 0.0
+        sequences = self.batch if self.bounds is None else len(self.bounds) - 1
+        state = normal(sequences, self.heads, self.key, self.value) if self.carried else None
+        q, k = normal(*rows, self.key) * self.key**-0.5, normal(*rows, self.key)
+        inputs = [q, k, normal(*rows, self.value), a, state]
+        return [None if x is None else x.to(DEVICE) for x in inputs]
+
+
+SHORT = [
+    Case(2, 1, 1, 4, 3),
+    Case(2, 1, 1, 4, 3, channel=True),
+    Case(2, 9, 2, 7, 5),
+    Case(2, 9, 2, 7, 5, channel=True),
+    Case(1, 40, 2, 16, 32, carried=False),
+    Case(1, 40, 1, 16, 32, channel=True, carried=False),
+    Case(1, 64, 1, 33, 20),
+    Case(1, 50, 1, 33, 20, channel=True),
+]
+LONG = [
+    Case(1, 65, 1, 8, 8, carried=False),
+    Case(1, 70, 2, 12, 70),
+    Case(1, 100, 1, 72, 20),
+    Case(1, 1, 1, 65, 5),
+    Case(1, 20, 1, 65, 5, carried=False),
+    Case(1, 65, 1, 8, 8, channel=True, carried=False),
+    Case(1, 70, 2, 12, 70, channel=True),
+    Case(1, 40, 1, 72, 20, channel=True),
+    Case(1, 20, 1, 65, 5, channel=True, carried=False),
+]
+PACKED = [
+    Case(1, 150, 1, 8, 8, bounds=(0, 1, 40, 110, 150)),
+    Case(1, 90, 1, 8, 8, bounds=(0, 64, 65, 90), carried=False),
+    Case(1, 90, 1, 8, 8, channel=True, bounds=(0, 1, 40, 90)),
+]
+ON_THE_CARD = [
+    *(Case(2, 300, 3, 128, 128, channel=channel) for channel in (False, True)),
+    *(Case(2, 300, 4, 128, 64, channel=channel) for channel in (False, True)),
+    *(Case(2, 200, 2, 128, 256, channel=channel) for channel in (False, True)),
+    *(Case(2, 129, 2, 100, 72, channel=channel) for channel in (False, True)),
+    *(Case(1, 100, 2, 200, 40, channel=channel) for channel in (False, True)),
+    *(Case(64, 70, 64, 16, 16, channel=channel, carried=False) for channel in (False, True)),
+    *(Case(1024, 40, 4, 16, 32, channel=channel, carried=False) for channel in (False, True)),
+    *(Case(128, 64, 4, 64, 64, channel=channel) for channel in (False, True)),
+    *(Case(64, 40, 4, 128, 128, channel=channel) for channel in (False, True)),
+    *(Case(1, 700, 2, 96, 96, channel=channel, bounds=(0, 3, 4, 69, 133, 134, 400, 699, 700)) for channel in (False, True)),
+]
+CASES = [*SHORT, *LONG, *PACKED, *(ON_THE_CARD if ON_GPU else [])]
+DTYPES = [torch.float32, *([torch.bfloat16] if ON_GPU else [])]
+
+
+def outputs_and_gradients(backend: str, case: Case, inputs: list[Tensor | None], dtype: torch.dtype) -> list[Tensor]:
+    """y, the last state, and the gradients of a random projection of y and (if carried) of the last state."""
+    leaves = [None if x is None else x.detach().to(dtype).requires_grad_() for x in inputs]
+    *sequences, state = leaves
+    y, last = gated_linear(*sequences, initial_state=state, cu_seqlens=case.cu_seqlens, backend=backend)
+    random = torch.Generator("cpu").manual_seed(1)
+    weights = [torch.randn(x.shape, generator=random, device="cpu").bfloat16().to(DEVICE, torch.float64) for x in (y, last)]
+    loss = (y.double() * weights[0]).sum() + ((last.double() * weights[1]).sum() if case.carried else 0.0)
+    gradients = torch.autograd.grad(loss, [x for x in leaves if x is not None])
+    return [y.detach(), last.detach(), *gradients]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_values_and_gradients(case: Case, dtype: torch.dtype) -> None:
+    inputs = [None if x is None else x.to(dtype).double() for x in case.draw()]
+    expected = outputs_and_gradients("reference", case, inputs, torch.float64)
+    found = outputs_and_gradients("triton", case, inputs, dtype)
+    assert found[0].dtype == dtype
+    assert found[1].dtype == torch.float32
+    for name, ours, reference in zip(NAMES, found, expected, strict=False):
+        assert torch.isfinite(ours).all(), name
+        assert relative_error(ours, reference) <= TOLERANCE[dtype], f"{name}: {relative_error(ours, reference):.1e}"
+    if ON_GPU:
+        again = outputs_and_gradients("triton", case, inputs, dtype)
+        assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True)), "two runs differ"
+
+
+@pytest.mark.parametrize("channel", [False, True])
+@pytest.mark.parametrize("time", [40, 100])
+def test_signs_and_resets_are_exact(time: int, channel: bool) -> None:
+    """Gates of 0 and ±1 and small integers: nothing is rounded, neither values nor the gradient of a gate that is zero."""
+    random = torch.Generator("cpu").manual_seed(time)
+
+    def integers(*size: int) -> Tensor:
+        return torch.randint(-2, 3, (1, time, 1, *size), generator=random, device="cpu").to(DEVICE, torch.float32)
+
+    q, k, v = integers(4), integers(4), integers(4)
+    signs = 2 * (torch.rand(1, time, 1, *([4] if channel else []), generator=random, device="cpu") < 0.5) - 1
+    a = signs.to(DEVICE, torch.float32)
+    a[:, time // 2] = 0.0
+    leaves = [x.requires_grad_() for x in (q, k, v, a)]
+    found, expected = (
+        (lambda y, last: [y, last, *torch.autograd.grad(y.sum() + last.sum(), leaves)])(*gated_linear(*leaves, backend=backend))
+        for backend in ("triton", "reference")
+    )
+    for name, ours, reference in zip(NAMES, found, expected, strict=False):
+        assert torch.equal(ours, reference), name
+    assert found[5][:, time // 2].abs().sum() > 0
+
+
+@pytest.mark.parametrize("channel", [False, True])
+@pytest.mark.parametrize("time", [20, 100])
+def test_a_gate_of_zero_forgets_everything(time: int, channel: bool) -> None:
+    q, k, v, a, _ = (None if x is None else x.float() for x in Case(1, time, 1, 8, 8, channel=channel).draw())
+    reset = time - 7
+    a[:, reset] = 0.0
+    huge = torch.full((1, 1, 8, 8), 1e30, device=DEVICE)
+    y, state = gated_linear(q, k, v, a, initial_state=huge, backend="triton")
+    tail, tail_state = gated_linear(*(x[:, reset:].double() for x in (q, k, v, a)), backend="reference")
+    assert relative_error(y[:, reset:], tail) <= TOLERANCE[torch.float32]
+    assert relative_error(state, tail_state) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.parametrize("channel", [False, True])
+def test_a_split_sequence_gives_the_same_answer(channel: bool) -> None:
+    *sequences, state = (None if x is None else x.float() for x in Case(1, 100, 1, 8, 8, channel=channel).draw())
+    whole, last = gated_linear(*sequences, initial_state=state, backend="triton")
+    pieces = []
+    for first, end in pairwise([0, 1, 64, 77, 100]):
+        y, state = gated_linear(*(x[:, first:end] for x in sequences), initial_state=state, backend="triton")
+        pieces.append(y)
+    assert relative_error(torch.cat(pieces, 1), whole) <= TOLERANCE[torch.float32]
+    assert relative_error(state, last) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.parametrize("time", [20, 70])
+def test_strided_inputs(time: int) -> None:
+    """A layer hands over slices of one projection: rows that are not next to one another."""
+    q, k, v, a, _ = (None if x is None else x.float() for x in Case(1, time, 2, 8, 8).draw())
+    wide = torch.cat([q.flatten(2), v.flatten(2)], dim=-1)
+    sliced_q, sliced_v = (x.unflatten(-1, (2, 8)) for x in wide.split([16, 16], dim=-1))
+    found = gated_linear(sliced_q, k, sliced_v, a, backend="triton")
+    expected = gated_linear(q, k, v, a, backend="triton")
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("channel", [False, True])
+@pytest.mark.parametrize("time", [20, 70])
+def test_it_is_an_operator_of_torch(time: int, channel: bool) -> None:
+    """Schema, fake tensors, autograd: what torch.compile relies on."""
+    leaves = [None if x is None else x.float().requires_grad_() for x in Case(1, time, 1, 8, 8, channel=channel).draw()]
+    gated_linear(*leaves[:4], initial_state=leaves[4], backend="triton")  # loads the operator
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(torch.ops.eigentrack.gated_linear, (*leaves, None), test_utils=checks)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("beartype") is not None,
+    reason="type checks break graphs; see test_triton_gated_linear_interpreted",
+)
+@pytest.mark.parametrize("time", [20, 70])
+def test_no_graph_break_under_compile(time: int) -> None:
+    leaves = [x.float().requires_grad_() for x in Case(1, time, 1, 8, 8, channel=time == 70).draw() if x is not None]
+
+    def loss(*leaves: Tensor) -> Tensor:
+        y, last = gated_linear(*leaves[:4], initial_state=leaves[4], backend="triton")
+        return y.square().sum() + last.square().sum()
+
+    expected = torch.autograd.grad(loss(*leaves), leaves)
+    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(*leaves), leaves)
+    for ours, plain in zip(found, expected, strict=True):
+        assert relative_error(ours, plain) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+@pytest.mark.parametrize("channel", [False, True])
+@pytest.mark.parametrize("time", [40, 300])
+def test_a_cuda_graph_replays_it(time: int, channel: bool) -> None:
+    leaves = [x.float().requires_grad_() for x in Case(4, time, 2, 32, 32, channel=channel).draw() if x is not None]
+
+    def run() -> tuple[Tensor, ...]:
+        y, last = gated_linear(*leaves[:4], initial_state=leaves[4], backend="triton")
+        return y, last, *torch.autograd.grad(y.sum() + last.sum(), leaves)
+
+    expected = [x.clone() for x in run()]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = run()
+    for x in found:
+        x.detach().fill_(torch.nan)
+    graph.replay()
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))

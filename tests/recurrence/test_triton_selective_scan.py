@@ -1,0 +1,287 @@
+"""The Triton selective scan against the float64 definition: values, last state and all gradients.
+
+Runs on a GPU, or on a CPU under Triton's interpreter (TRITON_INTERPRET=1, float32 only), where `test_triton_interpreted.py`
+starts it. Memory that the kernels allocate is filled with NaN first: what they do not write is seen.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from eigentrack.recurrence import selective_scan
+from eigentrack.spectrum import EigenRange
+from tests.closeness import TOLERANCE, relative_error
+
+ON_GPU = torch.cuda.is_available()
+pytestmark = [
+    pytest.mark.skipif(not ON_GPU and os.environ.get("TRITON_INTERPRET") != "1", reason="needs a GPU, or TRITON_INTERPRET=1"),
+    pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning"),  # in the interpreter
+]
+DEVICE = "cuda" if ON_GPU else "cpu"
+# all arithmetic is float32: bfloat16 outputs are rounded once
+ALLOWED = {torch.float32: TOLERANCE[torch.float32], torch.bfloat16: 5e-3}
+UNSIGNED, SIGNED, INNER = EigenRange(0, 1), EigenRange(-1, 1), EigenRange(-0.5, 0.9)
+
+
+@dataclass(frozen=True)
+class Case:
+    batch: int
+    time: int
+    channels: int
+    size: int
+    eigenvalues: EigenRange
+    full: bool = True  # with z and skip
+    carried: bool = True  # an initial state, and a gradient of the last one
+    bounds: tuple[int, ...] | None = None
+
+    @property
+    def cu_seqlens(self) -> Tensor | None:
+        return None if self.bounds is None else torch.tensor(self.bounds, device=DEVICE)
+
+    def draw(self) -> list[Tensor | None]:
+        """x, dt, b, c, z, log_decay, skip, initial state in float64; gates over the whole range, and from Δ = 0 exactly."""
+        random = torch.Generator().manual_seed(self.time)
+
+        def normal(*size: int) -> Tensor:
+            return torch.randn(*size, dtype=torch.float64, generator=random)
+
+        def uniform(*size: int) -> Tensor:
+            return torch.rand(*size, dtype=torch.float64, generator=random)
+
+        row = (self.batch, self.time)
+        dt = uniform(*row, self.channels) ** 3 * 20
+        dt[:, 2:4] = 0.0
+        sequences = self.batch if self.bounds is None else len(self.bounds) - 1
+        inputs = [
+            *(normal(*row, self.channels), dt, normal(*row, self.size), normal(*row, self.size)),
+            normal(*row, self.channels) if self.full else None,
+            -uniform(self.channels, self.size),
+            normal(self.channels) if self.full else None,
+            normal(sequences, self.channels, self.size) if self.carried else None,
+        ]
+        return [None if x is None else x.to(DEVICE) for x in inputs]
+
+
+SMALL = [
+    Case(2, 1, 5, 3, SIGNED),
+    Case(1, 1, 1, 1, INNER, full=False, carried=False),
+    Case(2, 7, 9, 1, UNSIGNED, carried=False),
+    Case(1, 16, 33, 16, SIGNED, full=False),
+    Case(2, 21, 5, 3, INNER),
+    Case(1, 19, 40, 16, UNSIGNED),
+    Case(1, 12, 70, 4, SIGNED, carried=False),
+    Case(1, 18, 11, 64, INNER),
+    Case(2, 17, 8, 20, SIGNED),
+    Case(1, 25, 3, 2, EigenRange(-0.3, 1), full=False),
+]
+PACKED = [
+    Case(1, 30, 7, 4, INNER, bounds=(0, 1, 18, 30)),
+    Case(1, 21, 5, 16, SIGNED, bounds=(0, 1, 17, 19, 20, 21), carried=False),
+    Case(1, 19, 6, 3, UNSIGNED, full=False, bounds=(0, 19)),
+]
+ON_THE_CARD = [
+    Case(8, 2048, 2048, 16, SIGNED),
+    Case(1024, 40, 256, 16, SIGNED),
+    Case(1, 65536, 256, 16, SIGNED, carried=False),
+    Case(1, 5000, 2048, 16, INNER),
+    Case(4, 1000, 300, 4, UNSIGNED),
+    Case(2, 333, 100, 64, INNER),
+    Case(4096, 3, 48, 16, SIGNED),
+    Case(1, 7000, 257, 16, INNER, bounds=(0, 3, 4, 69, 133, 134, 400, 699, 6999, 7000)),
+]
+DTYPES = [torch.float32, *([torch.bfloat16] if ON_GPU else [])]
+NAMES = ["y", "last state", "dx", "ddt", "db", "dc", "dz", "dlog_decay", "dskip", "dinitial"]
+
+
+@contextmanager
+def poisoned_memory() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def run(backend: str, case: Case, inputs: list[Tensor | None]) -> tuple[Tensor, Tensor]:
+    x, dt, b, c, z, log_decay, skip, state = inputs
+    return selective_scan(
+        *(x, dt, b, c, z),
+        log_decay=log_decay,
+        skip=skip,
+        eigenvalues=case.eigenvalues,
+        initial_state=state,
+        cu_seqlens=case.cu_seqlens,
+        backend=backend,
+    )
+
+
+def outputs_and_gradients(backend: str, case: Case, inputs: list[Tensor | None], dtype: torch.dtype) -> dict[str, Tensor]:
+    """y, the last state, and the gradients of a random projection of y and (if carried) of the last state."""
+    leaves = [None if x is None else x.detach().to(dtype).requires_grad_() for x in inputs]
+    random = torch.Generator().manual_seed(1)
+    y, last = run(backend, case, leaves)
+    weights = [torch.randn(x.shape, generator=random).bfloat16().to(DEVICE, torch.float64) for x in (y, last)]
+    loss = (y.double() * weights[0]).sum() + ((last.double() * weights[1]).sum() if case.carried else 0.0)
+    gradients = iter(torch.autograd.grad(loss, [x for x in leaves if x is not None]))
+    found = [y.detach(), last.detach(), *(None if x is None else next(gradients) for x in leaves)]
+    return {name: x for name, x in zip(NAMES, found, strict=True) if x is not None}
+
+
+def compare(case: Case, dtype: torch.dtype, definition: str) -> None:
+    inputs = [None if x is None else x.to(dtype).double() for x in case.draw()]
+    expected = outputs_and_gradients(definition, case, inputs, torch.float64)
+    with poisoned_memory():
+        found = outputs_and_gradients("triton", case, inputs, dtype)
+        again = outputs_and_gradients("triton", case, inputs, dtype) if ON_GPU else found
+    assert found["y"].dtype == dtype
+    assert found["last state"].dtype == torch.float32
+    errors = {name: relative_error(found[name], expected[name]) for name in expected}
+    assert all(error <= ALLOWED[dtype] for error in errors.values()), errors
+    assert all(torch.equal(found[name], again[name]) for name in found), "two runs differ"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", [*SMALL, *PACKED], ids=str)
+def test_values_and_gradients(case: Case, dtype: torch.dtype) -> None:
+    compare(case, dtype, "reference")
+
+
+@pytest.mark.skipif(not ON_GPU, reason="too large for the interpreter")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", ON_THE_CARD, ids=str)
+def test_values_and_gradients_at_real_sizes(case: Case, dtype: torch.dtype) -> None:
+    compare(case, dtype, "chunked")
+
+
+@pytest.mark.parametrize("case", [Case(1, 37, 7, 4, INNER), Case(1, 33, 5, 3, SIGNED, carried=False)], ids=str)
+def test_segments_give_the_same_answer(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long sequences are cut; here short ones are, so that the last segment is a part of one."""
+    from eigentrack.kernels import selective_scan_plan as plans
+
+    monkeypatch.setattr(plans, "SHORTEST_SEGMENT", 16)
+    x, _, b, *_ = case.draw()
+    assert plans.Plan.of(x, b, None, case.eigenvalues).segments > 1
+    compare(case, torch.float32, "reference")
+
+
+@pytest.mark.parametrize("eigenvalues", [UNSIGNED, SIGNED, INNER, EigenRange(-0.3, 1), EigenRange(0.1, 0.7)], ids=str)
+@pytest.mark.parametrize("huge", [False, True])
+def test_the_ends_of_the_range_are_exact(eigenvalues: EigenRange, huge: bool) -> None:
+    """Δ = 0 multiplies the state by `high`, a huge Δ by `low`; the numbers are those of float32, to the last bit."""
+    state, time = torch.tensor([[[3.0, -5.0], [7.0, 1.0], [2.0, 11.0]]], device=DEVICE), 11
+    zeros = torch.zeros(1, time, 3, device=DEVICE)
+    _, last = selective_scan(
+        *(zeros, zeros + (1e4 if huge else 0.0), zeros[..., :2], zeros[..., :2]),
+        log_decay=torch.full((3, 2), -1.0, device=DEVICE),
+        eigenvalues=eigenvalues,
+        initial_state=state,
+        backend="triton",
+    )
+    expected = state
+    for _ in range(time):
+        expected = expected * (eigenvalues.low if huge else eigenvalues.high)
+    assert torch.equal(last, expected)
+
+
+def test_a_split_sequence_gives_the_same_answer() -> None:
+    case = Case(2, 26, 5, 4, SIGNED)
+    x, dt, b, c, z, log_decay, skip, state = (None if x is None else x.float() for x in case.draw())
+    whole, last = run("triton", case, [x, dt, b, c, z, log_decay, skip, state])
+    pieces = []
+    for first, end in pairwise([0, 1, 16, 26]):
+        cut = [tensor[:, first:end] for tensor in (x, dt, b, c, z)]  # rows of two sequences that lie apart
+        y, state = run("triton", case, [*cut, log_decay, skip, state])
+        pieces.append(y)
+    assert relative_error(torch.cat(pieces, 1), whole) <= TOLERANCE[torch.float32]
+    assert relative_error(state, last) <= TOLERANCE[torch.float32]
+
+
+def test_slices_of_one_projection() -> None:
+    """A layer hands over parts of wide rows: they are read where they are, and give the same bits."""
+    case = Case(2, 10, 6, 4, SIGNED)
+    *sequences, log_decay, skip, state = (None if x is None else x.float() for x in case.draw())
+    parts = torch.cat(sequences, dim=-1).requires_grad_()
+    sliced = [*parts.split([6, 6, 4, 4, 6], dim=-1), log_decay, skip, state]
+    whole = [*(x.requires_grad_() for x in sequences), log_decay, skip, state]
+    (found, _), (expected, _) = run("triton", case, sliced), run("triton", case, whole)
+    assert torch.equal(found, expected)
+    (gradient,) = torch.autograd.grad(found.sum(), [parts])
+    assert torch.equal(gradient, torch.cat(torch.autograd.grad(expected.sum(), sequences), dim=-1))
+
+
+@pytest.mark.skipif(not ON_GPU, reason="bfloat16 is wrong in the interpreter")
+def test_mixed_precision() -> None:
+    """As under autocast: activations in bfloat16, step sizes and weights in float32."""
+    case = Case(4, 100, 64, 16, SIGNED)
+    exact = [x.bfloat16().double() for x in case.draw()]
+    half = {0, 2, 3, 4}
+    leaves = [x.to(torch.bfloat16 if i in half else torch.float32).requires_grad_() for i, x in enumerate(exact)]
+    y, _ = run("triton", case, leaves)
+    doubles = [x.requires_grad_() for x in exact]
+    expected, _ = run("chunked", case, doubles)
+    gradients, theirs = torch.autograd.grad(y.sum(), leaves), torch.autograd.grad(expected.sum(), doubles)
+    assert y.dtype == torch.bfloat16
+    for leaf, found, wanted in zip([y, *leaves], [y, *gradients], [expected, *theirs], strict=True):
+        assert found.dtype == leaf.dtype
+        assert relative_error(found, wanted) <= ALLOWED[torch.bfloat16]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_it_is_an_operator_of_torch(full: bool) -> None:
+    """Schema, fake tensors, autograd: what torch.compile relies on."""
+    case = Case(1, 9, 4, 3, SIGNED, full=full, carried=full)
+    leaves = [None if x is None else x.float().requires_grad_() for x in case.draw()]
+    run("triton", case, leaves)  # loads the operator
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(torch.ops.eigentrack.selective_scan, (*leaves, None, -1.0, 1.0, True), test_utils=checks)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("beartype") is not None, reason="type checks break graphs; see test_triton_interpreted"
+)
+def test_no_graph_break_under_compile() -> None:
+    case = Case(1, 9, 5, 4, INNER)
+    leaves = [x.float().requires_grad_() for x in case.draw() if x is not None]
+
+    def loss(*leaves: Tensor) -> Tensor:
+        y, last = run("triton", case, list(leaves))
+        return y.square().sum() + last.square().sum()
+
+    expected = torch.autograd.grad(loss(*leaves), leaves)
+    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(*leaves), leaves)
+    for ours, plain in zip(found, expected, strict=True):
+        assert relative_error(ours, plain) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+@pytest.mark.parametrize("time", [40, 3000])
+def test_a_cuda_graph_replays_it(time: int) -> None:
+    case = Case(2, time, 64, 16, SIGNED)
+    leaves = [x.float().requires_grad_() for x in case.draw() if x is not None]
+
+    def step() -> tuple[Tensor, ...]:
+        y, last = run("triton", case, list(leaves))
+        return y, last, *torch.autograd.grad(y.sum() + last.sum(), leaves)
+
+    expected = [x.clone() for x in step()]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = step()
+    for x in found:
+        x.detach().fill_(torch.nan)
+    graph.replay()
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))

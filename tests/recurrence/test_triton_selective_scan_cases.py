@@ -1,0 +1,69 @@
+"""Which selective scans the Triton kernels take, and how these are cut into programs. Needs no GPU."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from eigentrack.recurrence.triton.selective_scan_cases import refusal
+from eigentrack.spectrum import EigenRange
+
+SIGNED = EigenRange(-1, 1)
+
+
+def inputs(dtype: torch.dtype = torch.float32, size: int = 4) -> tuple[Tensor, ...]:
+    return tuple(torch.rand(1, 6, width, dtype=dtype) for width in (3, 3, size, size))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"dtype": torch.float64}, "takes float32 and bfloat16, and x is float64"),
+        ({"size": 65}, "takes states of up to 64 entries a channel, and N=65"),
+        ({"size": 64}, None),
+        ({"dtype": torch.bfloat16}, None),
+    ],
+)
+def test_what_the_kernels_refuse(changed: dict[str, Any], message: str | None) -> None:
+    given = inputs(**changed)
+    constants = {"log_decay": torch.rand(3, given[2].shape[-1]), "skip": None, "eigenvalues": SIGNED}
+    assert refusal(*given, None, **constants, initial_state=None, cu_seqlens=None) == message
+
+
+def test_wrong_bounds_are_an_error() -> None:
+    constants = {"log_decay": torch.rand(3, 4), "skip": None, "eigenvalues": SIGNED, "initial_state": None}
+    with pytest.raises(ValueError, match="must start at 0 and end at the number of tokens, 6"):
+        refusal(*inputs(), None, **constants, cu_seqlens=torch.tensor([0, 5]))
+
+
+def test_checkpoints_of_packed_sequences_never_meet() -> None:
+    """Unit u, which starts at token t, has its checkpoints from t // CHUNK + u on: the claim that the kernels rely on."""
+    plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
+    choose = random.Random(0)
+    for _ in range(200):
+        lengths = [choose.choice([1, 2, 15, 16, 17, 31, 32, 33, 100]) for _ in range(choose.randint(1, 30))]
+        bounds = [0, *itertools.accumulate(lengths)]
+        free = 0
+        for unit, length in enumerate(lengths):
+            start = bounds[unit] // plans.CHUNK + unit
+            assert start >= free
+            free = start + -(-length // plans.CHUNK)
+        cu_seqlens = torch.tensor(bounds)
+        x, b = torch.empty(1, bounds[-1], 1), torch.empty(1, bounds[-1], 1)
+        assert plans.Plan.of(x, b, cu_seqlens, SIGNED).checkpoints >= free
+
+
+@pytest.mark.parametrize(
+    ("batch", "time", "channels", "segments"),
+    [(8, 2048, 2048, 1), (1024, 40, 256, 1), (1, 65536, 2048, 16), (1, 1, 2048, 1), (1, 300, 64, 2)],
+)
+def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, segments: int) -> None:
+    plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
+    plan = plans.Plan(batch, batch, time, channels, 16, False, SIGNED)
+    assert plan.segments == segments
+    assert plan.segments * plan.segment_length >= time > (plan.segments - 1) * plan.segment_length
