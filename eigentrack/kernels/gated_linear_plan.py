@@ -88,7 +88,7 @@ class Plan:
 
     def short_settings(self) -> dict[str, int]:
         key, value = (max(16, _power_of_two(size)) for size in (self.key_dim, self.value_dim))
-        return {"BK": key, "BV": value, "num_warps": 2, "num_stages": 1}
+        return {"BK": key, "BV": value, "num_warps": 2 if self.channel or not self.half else 4, "num_stages": 1}
 
     def walk_settings(self) -> dict[str, int]:
         """Narrow blocks of V where there are few sequences and heads: every block is a program that walks on its own."""
@@ -111,7 +111,7 @@ class Plan:
         return {"BK": 64, "BV": 64, "num_warps": 4, "num_stages": 1}
 
     def channel_gradients_settings(self) -> dict[str, int]:
-        return {"BK": 32, "BV": 64 if self.half else 16, "num_warps": 4, "num_stages": 1}
+        return {"BK": 16, "BV": 64 if self.half else 16, "num_warps": 4, "num_stages": 1}
 
 
 def _power_of_two(size: int) -> int:

@@ -1,9 +1,10 @@
-"""Which selective scans the Triton kernels take, and how these are cut into programs. Needs no GPU."""
+"""Which selective scans the Triton kernels take, how these are cut into programs, and that the interpreter agrees. No GPU."""
 
 from __future__ import annotations
 
 import itertools
 import random
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from eigentrack.recurrence.triton.selective_scan_cases import refusal
 from eigentrack.spectrum import EigenRange
+from tests.recurrence.test_triton_interpreted import interpreted
 
 SIGNED = EigenRange(-1, 1)
 
@@ -67,3 +69,15 @@ def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, s
     plan = plans.Plan(batch, batch, time, channels, 16, False, SIGNED)
     assert plan.segments == segments
     assert plan.segments * plan.segment_length >= time > (plan.segments - 1) * plan.segment_length
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the tests run on the GPU itself")
+def test_the_kernels_hold_under_the_interpreter() -> None:
+    pytest.importorskip("triton")
+    options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--tb=short"]
+    report = interpreted("-m", "pytest", "tests/recurrence/test_triton_selective_scan.py", *options)
+    passed = re.search(r"(\d+) passed", report)
+    assert passed is not None, "nothing ran"
+    assert int(passed[1]) >= 25
+    module = "tests.recurrence.test_triton_selective_scan"
+    interpreted("-c", f"from {module} import test_no_graph_break_under_compile as test; test()")
