@@ -18,8 +18,8 @@ class DFA:
 
     def __post_init__(self) -> None:
         states = len(self.transitions)
-        if not self.letters or len(set(self.letters)) != len(self.letters):
-            raise ValueError(f"letters={self.letters} must be distinct, and at least one")
+        if not self.letters or len(set(self.letters)) != len(self.letters) or "" in self.letters:
+            raise ValueError(f"letters={self.letters} must be distinct, not empty, and at least one")
         if not 0 <= self.start < states:
             raise ValueError(f"start={self.start} is not one of the {states} states")
         for state, row in enumerate(self.transitions):

@@ -18,6 +18,7 @@ from eigentrack.automata.dfa import DFA, minimal
 MOST_LETTERS = 1_000
 LARGEST_NFA = 5_000
 LARGEST_DFA = 50_000
+MOST_PLACES = 5_000_000  # NFA states in all subsets together
 
 _REFUSED = {
     op.AT: r"an anchor such as ^ $ \A \Z \b",
@@ -145,7 +146,9 @@ class _Thompson:
 
     def repeat(self, items: Iterable[Item], least: int, most: int, start: int) -> int:
         for _ in range(least):
-            start = self.sequence(items, start)
+            before, start = start, self.sequence(items, start)
+            if start == before:  # the body is empty, and so are all its copies
+                return start
         if most is op.MAXREPEAT:
             loop = self.arrow(start, "", self.state())
             self.arrow(self.sequence(items, loop), "", loop)
@@ -153,6 +156,8 @@ class _Thompson:
         ends = [start]
         for _ in range(most - least):
             ends.append(self.sequence(items, ends[-1]))
+            if ends[-1] == ends[-2]:
+                return start
         return self.join(ends)
 
     def join(self, ends: list[int]) -> int:
@@ -172,11 +177,12 @@ def _determinise(pattern: str, letters: list[str], arrows: list[dict[str, set[in
     class BoundedNFA(NFA):
         """Stops a subset construction that explodes: the library asks once for every subset."""
 
-        subsets = 0
+        subsets = places = 0
 
         def _iterate_through_symbol_path_pairs(self, current_states: Any) -> Any:
             BoundedNFA.subsets += 1
-            if BoundedNFA.subsets > LARGEST_DFA:
+            BoundedNFA.places += len(current_states)
+            if BoundedNFA.subsets > LARGEST_DFA or BoundedNFA.places > MOST_PLACES:
                 raise ValueError(f"regex {pattern!r:.60} needs more than {LARGEST_DFA} states: simplify it")
             return super()._iterate_through_symbol_path_pairs(current_states)
 

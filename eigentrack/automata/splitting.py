@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from eigentrack.automata.congruences import (
@@ -67,6 +68,11 @@ def reflections(images: Sequence[int]) -> int:
 
 def split(transitions: Transitions) -> tuple[Action, ...]:
     """Actions with the fewest reflections per letter, then the fewest points; the largest first, none for a single state."""
+    return _split(tuple(map(tuple, transitions)))
+
+
+@lru_cache(maxsize=64)  # several constructions ask for the same one
+def _split(transitions: tuple[Map, ...]) -> tuple[Action, ...]:
     letters = tuple(zip(*transitions, strict=True))
     for letter, images in enumerate(letters):
         if not is_permutation_or_constant(images):

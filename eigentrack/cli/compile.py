@@ -7,9 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from eigentrack.cli.automaton import Alphabet, DfaFile, GroupName, Letters, Named, Regex, read_automaton, split_word
+from eigentrack.cli.automaton import (
+    Alphabet,
+    DfaFile,
+    GroupName,
+    Letters,
+    Named,
+    Regex,
+    check_limit,
+    read_automaton,
+    split_word,
+)
 from eigentrack.cli.console import AsJson, err, out
+from eigentrack.cli.drawing import check_drawing, draw_automaton
 
 if TYPE_CHECKING:
     from eigentrack.compiler import Certificate
@@ -47,13 +59,15 @@ def compile_command(
         raise ValueError("name the folder for the network: -o DIR")
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file: name a folder")
+    check_limit("--state-limit", state_limit)
+    if draw is not None:
+        check_drawing(draw)
     dfa = read_automaton(regex, alphabet, named, dfa_file, group, letters)
     with err.status("drawing up plans, proving the best ..."):
         compiled = compile_network(choose_plan(dfa, architecture, spread), DTYPES[dtype], state_limit)
     save_compiled(compiled, folder)
     if draw is not None:
         from eigentrack.automata import cascade
-        from eigentrack.cli.drawing import draw_automaton
 
         draw_automaton(dfa, cascade(dfa), draw)
     certificate = compiled.certificate
@@ -75,6 +89,7 @@ def verify_command(folder: Folder, state_limit: StateLimit = 200_000, as_json: A
     """
     from eigentrack.compiler import verify
 
+    check_limit("--state-limit", state_limit)
     with err.status("proving ..."):
         found, differences = verify(folder, state_limit)
     holds = found.holds and not differences
@@ -82,7 +97,7 @@ def verify_command(folder: Folder, state_limit: StateLimit = 200_000, as_json: A
         out.print_json(json.dumps({"holds": holds, "differences": differences, "certificate": found.to_json()}))
     else:
         for difference in differences:
-            out.print(f"[red]differs[/red]: {difference}", highlight=False, soft_wrap=True)
+            out.print(f"[red]differs[/red]: {escape(difference)}", highlight=False, soft_wrap=True)
         _print_certificate(found)
         out.print("verified" if holds else "[red]not verified[/red]", highlight=False)
     if not holds:

@@ -14,15 +14,17 @@ MOST_STATES = 200
 FORMATS = (".svg", ".png")
 
 
-def draw_automaton(dfa: DFA, levels: Cascade | None, path: Path) -> None:
+def check_drawing(path: Path) -> None:
     if path.suffix not in FORMATS:
         raise ValueError(f"--draw {path} must end in .svg or .png")
+
+
+def draw_automaton(dfa: DFA, levels: Cascade | None, path: Path) -> None:
     if dfa.states > MOST_STATES:
         raise ValueError(f"--draw: {dfa.states} states are too many to draw; at most {MOST_STATES}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    if shutil.which("dot"):
-        subprocess.run(["dot", f"-T{path.suffix[1:]}", "-o", str(path)], input=_dot(dfa, levels), text=True, check=True)
-    else:
+    command = ["dot", f"-T{path.suffix[1:]}", "-o", str(path)]
+    if not shutil.which("dot") or subprocess.run(command, input=_dot(dfa, levels), text=True, check=False).returncode:
         _draw_by_matplotlib(dfa, levels, path)
 
 
@@ -79,7 +81,8 @@ def _draw_by_matplotlib(dfa: DFA, levels: Cascade | None, path: Path) -> None:
     )
     networkx.draw_networkx_labels(graph, places, ax=top)
     networkx.draw_networkx_edges(graph, places, ax=top, node_size=700, connectionstyle="arc3,rad=0.12")
-    networkx.draw_networkx_edge_labels(graph, places, _arrows(dfa), ax=top, connectionstyle="arc3,rad=0.12", font_size=8)
+    labels = {ends: text.replace("$", r"\$") for ends, text in _arrows(dfa).items()}  # no formulas
+    networkx.draw_networkx_edge_labels(graph, places, labels, ax=top, connectionstyle="arc3,rad=0.12", font_size=8)
     top.set_title("automaton: thick border = start, green = accepting")
     for number, caption in enumerate(captions):
         bottom.text(number, 0, caption, ha="center", va="center", bbox={"boxstyle": "round", "facecolor": "#d8e6f3"})

@@ -10,8 +10,9 @@ import typer
 from rich.markup import escape
 from rich.padding import Padding
 
-from eigentrack.cli.automaton import Alphabet, DfaFile, GroupName, Letters, Named, Regex, read_automaton
+from eigentrack.cli.automaton import Alphabet, DfaFile, GroupName, Letters, Named, Regex, check_limit, read_automaton
 from eigentrack.cli.console import AsJson, err, out
+from eigentrack.cli.drawing import check_drawing, draw_automaton
 
 if TYPE_CHECKING:
     from eigentrack.automata import DFA, Cascade, LanguageClass
@@ -60,6 +61,10 @@ def explain(
     from eigentrack.automata.transition_monoid import DEFAULT_LIMIT as ELEMENTS
     from eigentrack.expressivity import verdicts
 
+    check_limit("--monoid-limit", monoid_limit)
+    check_limit("--image-limit", image_limit)
+    if draw is not None:
+        check_drawing(draw)
     dfa = read_automaton(regex, alphabet, named, dfa_file, group, letters)
     language = classify(dfa, ELEMENTS if monoid_limit is None else monoid_limit)
     judged = verdicts(dfa, language)
@@ -68,11 +73,9 @@ def explain(
     except ValueError as error:  # too large to decompose; everything else is known
         levels, trouble = None, str(error)
     if draw is not None:
-        from eigentrack.cli.drawing import draw_automaton
-
         draw_automaton(dfa, levels, draw)
     if as_json:
-        out.print_json(json.dumps(_to_json(dfa, language, judged, levels)))
+        out.print_json(json.dumps({**_to_json(dfa, language, judged, levels), "cascade_trouble": trouble}))
         return
     _print_language(dfa, language)
     _print_verdicts(judged)

@@ -20,8 +20,10 @@ from torch import Tensor
 from eigentrack.automata import DFA
 from eigentrack.compiler.chunk_bounds import InputRecord, chunk_fault
 from eigentrack.compiler.closure import Alphabet, Closure, explore
+from eigentrack.compiler.cyclic import rotation_plan, two_layer_plan
 from eigentrack.compiler.exactness import ExactnessCheck
 from eigentrack.compiler.length_bound import length_bound
+from eigentrack.compiler.network import build_network
 from eigentrack.models import SequenceModel
 from eigentrack.models.sequence_model import ModelState
 from eigentrack.models.storage import stored_weights
@@ -32,12 +34,16 @@ STATE_LIMIT = 200_000  # joint states
 
 @dataclass(frozen=True)
 class Certificate:
-    """`length_bound` is None where the proof is for all lengths; `backends` are those that it covers."""
+    """`length_bound` is None where the proof is for all lengths; `backends` are those that it covers.
+
+    `plan_sha256` binds the description of the network that was stored with it, and is empty where there is none.
+    """
 
     holds: bool
     order_independent: bool
     backends: tuple[str, ...]
     length_bound: int | None
+    tokens_per_letter: int
     reachable_states: int
     margin: float
     weights_dtype: str
@@ -46,6 +52,7 @@ class Certificate:
     faults: tuple[str, ...]  # where a value might be rounded
     weights_sha256: str
     automaton_sha256: str
+    plan_sha256: str
 
     def to_json(self) -> dict[str, Any]:
         return json.loads(json.dumps(dataclasses.asdict(self)))
@@ -61,8 +68,8 @@ class Certificate:
 
 def certify(model: SequenceModel, dfa: DFA, alphabet: Alphabet, state_limit: int = STATE_LIMIT) -> Certificate:
     """For every length."""
-    _check_answers(model, dfa)
-    check, record = ExactnessCheck(), InputRecord(model)
+    _check_model(model, dfa)
+    check, record = ExactnessCheck(model.parameters()), InputRecord(model)
 
     def watched_step(token: Tensor, state: ModelState | None) -> tuple[Tensor, ModelState]:
         with check:
@@ -73,27 +80,36 @@ def certify(model: SequenceModel, dfa: DFA, alphabet: Alphabet, state_limit: int
     faults = [f"{op} {fault}" for op, fault in sorted(check.faults.items())]
     if fault := chunk_fault(model, record) if closure.small_states else "a state is not made of -1, 0 and 1":
         faults.append(f"chunked: {fault}")
-    return _certificate(model, dfa, closure, None, faults)
+    return _certificate(model, dfa, alphabet, closure, None, faults)
 
 
 def certify_up_to_a_length(model: SequenceModel, dfa: DFA, alphabet: Alphabet, state_limit: int = STATE_LIMIT) -> Certificate:
-    """Where a value must be rounded, for the step function and words up to a bound."""
-    _check_answers(model, dfa)
+    """Where values must be rounded: for the step function, up to a length, and only for what the compiler builds."""
+    _check_model(model, dfa)
+    dtype = model.embedding.weight.dtype
+    plans = [rotation_plan(dfa), two_layer_plan(dfa)]
+    if weights_hash(model) not in [weights_hash(build_network(plan, dtype)) for plan in plans if not plan.exact]:
+        raise ValueError("a length bound is proved for the rotations that compile builds, and these weights are others")
     closure, bound = length_bound(model, dfa, alphabet, state_limit)
-    return _certificate(model, dfa, closure, bound, ["rotations are rounded: the bound is for the step function"])
+    return _certificate(model, dfa, alphabet, closure, bound, ["rotations are rounded: the bound is for the step function"])
 
 
-def _check_answers(model: SequenceModel, dfa: DFA) -> None:
+def _check_model(model: SequenceModel, dfa: DFA) -> None:
+    if len({weight.dtype for weight in model.parameters()}) > 1:
+        raise ValueError("the weights have several float types: a certificate is for one")
     if dfa.states > model.config.vocab_size:
         raise ValueError(f"the automaton has {dfa.states} states, the network {model.config.vocab_size} answers")
 
 
-def _certificate(model: SequenceModel, dfa: DFA, closure: Closure, bound: int | None, faults: Sequence[str]) -> Certificate:
+def _certificate(
+    model: SequenceModel, dfa: DFA, alphabet: Alphabet, closure: Closure, bound: int | None, faults: Sequence[str]
+) -> Certificate:
     return Certificate(
         holds=closure.counterexample is None and bound != 0,
         order_independent=not faults,
         backends=("reference",) if faults else ("reference", "chunked", "triton"),
         length_bound=bound,
+        tokens_per_letter=alphabet.tokens_per_letter,
         reachable_states=closure.reachable,
         margin=closure.margin,
         weights_dtype=_name(model.embedding.weight.dtype),
@@ -101,7 +117,8 @@ def _certificate(model: SequenceModel, dfa: DFA, closure: Closure, bound: int | 
         counterexample=closure.counterexample,
         faults=tuple(faults),
         weights_sha256=weights_hash(model),
-        automaton_sha256=automaton_hash(dfa),
+        automaton_sha256=json_hash(dfa.to_json()),
+        plan_sha256="",
     )
 
 
@@ -114,8 +131,8 @@ def weights_hash(model: SequenceModel) -> str:
     return digest.hexdigest()
 
 
-def automaton_hash(dfa: DFA) -> str:
-    return hashlib.sha256(json.dumps(dfa.to_json(), sort_keys=True).encode()).hexdigest()
+def json_hash(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -2,8 +2,9 @@
 
 They work on F factors at once. If keys, betas, values, queries, gates and states are whole numbers, then so is all that they
 compute: sums of products, and the inverse of a unit triangular matrix of whole numbers. If every factor I - b k kᵀ has norm at
-most 1, an entry of that inverse is at most I = max b|k|². With G = max |b k·k'|, |S| ≤ 1, |u| ≤ U = b|v| + b Σ|k| and the
-right-hand side R = U + F G U, no partial sum exceeds F max(1, I) R, 1 + F |k| U or Σ|q| + F |q·k| U; below 2²⁴ all are floats.
+most 1, an entry of that inverse is at most I = max b|k| max|k|, and the state stays below s = √K + n max b|k||v|. With
+G = max |b k·k'|, U = b|v| + b Σ|k| s and the right-hand side R = U + F G U, no partial sum exceeds F max(1, I) R, s + F |k| U
+or Σ|q| s + F |q·k| U; below 2²⁴ all are floats.
 Derivation: docs/derivations/certificates.md.
 """
 
@@ -16,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from eigentrack.compiler.exactness import MANTISSA_BITS, SATURATED
-from eigentrack.layers import GLA, DeltaNet, Dense, LinearMixer
+from eigentrack.compiler.exactness import MANTISSA_BITS
+from eigentrack.layers import GLA, Convolution, DeltaNet, Dense
 from eigentrack.models import SequenceModel
 from eigentrack.recurrence.dispatch import state_dtype
 
-FACTORS = 64  # the most that any backend puts into one chunk
+FACTORS = 64  # in a chunk of any backend, or those of one token, if they are more
 
 
 class InputRecord:
@@ -34,7 +35,7 @@ class InputRecord:
 
     def __enter__(self) -> InputRecord:
         for layer, block in enumerate(self._model.blocks):
-            if isinstance(block.mixer, LinearMixer):
+            if isinstance(block.mixer, (DeltaNet, GLA, Dense)):
                 first: Any = block.mixer.matrix_proj if isinstance(block.mixer, Dense) else block.mixer.k_proj
                 self._hooks.append(first.register_forward_hook(self._keeper(layer)))
         return self
@@ -54,44 +55,58 @@ class InputRecord:
 
 
 def chunk_fault(model: SequenceModel, record: InputRecord) -> str | None:
-    """Why a layer's chunked form might round, or None: it cannot. States are whole numbers of modulus at most 1."""
-    for layer, x in record.seen.items():
-        mixer = model.blocks[layer].mixer
+    """Why a layer's chunked form might round, or None: it cannot. After every token, states hold -1, 0 and 1 only."""
+    for layer, block in enumerate(model.blocks):
+        if isinstance(block.mixer, Convolution):
+            continue  # it has one form only
         with torch.no_grad():
-            fault = _RULES[type(mixer)](mixer, x)
+            fault = _layer_fault(block.mixer, record.seen.get(layer))
         if fault:
             return f"layer {layer + 1}: {fault}"
     return None
 
 
+def _layer_fault(mixer: Any, x: Tensor | None) -> str | None:
+    if x is None or not isinstance(mixer, (DeltaNet, GLA, Dense)):
+        return f"there is no bound for {type(mixer).__name__}"
+    if not mixer.bare or mixer.convolution is not None:
+        return "there is no bound for norms, activations and convolutions inside a layer"
+    return _RULES[type(mixer)](mixer, x)
+
+
 def _products_fault(mixer: DeltaNet, x: Tensor) -> str | None:
-    """X inputs  H heads  n factors  K key dim"""
+    """X inputs  H heads  n factors  K key dim  V value dim"""
     keys = mixer.k_proj(x).double().unflatten(-1, (mixer.heads, -1, mixer.key_dim))  # [X, H, n, K]
     beta = mixer.eigenvalues.beta(mixer.beta_proj(x).double()).unflatten(-1, (mixer.heads, -1))  # [X, H, n]
     q = mixer.q_proj(x).double().unflatten(-1, (mixer.heads, -1))  # [X, H, K]
-    v = mixer.v_proj(x).double()
+    v = mixer.v_proj(x).double().unflatten(-1, (mixer.heads, -1, mixer.value_dim))  # [X, H, n, V]
     if not all(_whole(part) for part in (keys, beta, q, v)):
         return "keys, betas, values or queries are not whole numbers"
-    if mixer.gate is not None and (mixer.gate_proj(x).abs() < SATURATED).any():
+    if mixer.gate is not None and not _whole(mixer.gates(x[None])["gate"]):
         return "a gate is neither 0 nor 1"
-    inverse = float((beta * keys.square().sum(-1)).max())
-    if inverse > 2:
+    lengths = keys.square().sum(-1)
+    if (beta * lengths).max() > 2:
         return "a factor has norm above 1"
+    inverse = float((beta * lengths.sqrt()).max() * lengths.sqrt().max())
+    # between the factors of a token: their norm is at most 1, and each writes b k v
+    written = float((beta * lengths.sqrt() * v.abs().amax(-1)).max())
+    state = mixer.key_dim**0.5 + mixer.householders * written
+    factors = max(FACTORS, mixer.householders)
     by_head = [part.flatten(0, 1) for part in keys.unbind(1)]  # [X n, K]
     scaled = [part.flatten(0, 1) for part in (beta[..., None] * keys).unbind(1)]
     meeting = max(float((b @ k.mT).abs().max()) for b, k in zip(scaled, by_head, strict=True))
     reading = max(float((part @ k.mT).abs().max()) for part, k in zip(q.unbind(1), by_head, strict=True))
-    u = float(beta.max()) * float(v.abs().max()) + float((beta[..., None] * keys).abs().sum(-1).max())
+    u = float((beta * v.abs().amax(-1)).max()) + float((beta[..., None] * keys).abs().sum(-1).max()) * state
     sums = [
-        FACTORS * max(1.0, inverse) * (u + FACTORS * meeting * u),
-        1 + FACTORS * float(keys.abs().max()) * u,
-        float(q.abs().sum(-1).max()) + FACTORS * reading * u,
+        factors * max(1.0, inverse) * (u + factors * meeting * u),
+        state + factors * float(keys.abs().max()) * u,
+        float(q.abs().sum(-1).max()) * state + factors * reading * u,
     ]
     return _too_large(max(sums), mixer)
 
 
 def _gates_fault(mixer: GLA, x: Tensor) -> str | None:
-    parts = [mixer.eigenvalues.eigenvalue(torch.sigmoid(mixer.gate_proj(x).double()))]
+    parts = [mixer.gates(x[None])["eigenvalue"].double()]
     parts += [projection(x).double() for projection in (mixer.q_proj, mixer.k_proj, mixer.v_proj)]
     if not all(_whole(part) for part in parts):
         return "keys, values, queries or gates are not whole numbers"

@@ -19,7 +19,7 @@ from eigentrack.models.sequence_model import ModelState
 
 Step = Callable[[Tensor, ModelState | None], tuple[Tensor, ModelState]]  # a token for each row → logits, next state
 
-STEP_BATCH = 4096  # joint states that are stepped at once
+STEP_BATCH = 1024  # joint states that are stepped at once
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,11 @@ class Closure:
 
 def explore(step: Step, dfa: DFA, alphabet: Alphabet, limit: int) -> Closure:
     """Breadth first, so that a counterexample is as short as can be."""
+    if limit < 1:
+        raise ValueError(f"--state-limit {limit} must be at least 1")
     logits, states = step(torch.tensor([alphabet.begin]), None)
     margin, small = float(_margins(logits, [dfa.start]).min()), _small(states)
-    if margin <= 0:
+    if not margin > 0:  # nan is no answer
         return Closure(1, (), margin, small)
     came_from: list[tuple[int, int]] = [(-1, -1)]  # of every joint state: the one before it, and the letter
     labels = {_keys(states)[0]: dfa.start}
@@ -64,15 +66,15 @@ def explore(step: Step, dfa: DFA, alphabet: Alphabet, limit: int) -> Closure:
     while frontier:
         fresh: list[tuple[int, int]] = []
         pieces: list[ModelState] = []
-        for rows, letter, logits, after in _successors(step, states, alphabet):
-            targets = [dfa.transitions[label][letter] for _, label in frontier[rows]]
+        for pairs, logits, after in _successors(step, states, alphabet):
+            targets = [dfa.transitions[frontier[row][1]][letter] for row, letter in pairs]
             margins = _margins(logits, targets).tolist()
-            margin = min(margin, *margins)
             new = []
-            for place, (key, target) in enumerate(zip(_keys(after), targets, strict=True)):
-                before, _ = frontier[rows.start + place]
-                if labels.setdefault(key, target) != target or margins[place] <= 0:
-                    return Closure(len(labels), _spell(came_from, before, letter, dfa), margin, small)
+            for place, ((row, letter), key, target) in enumerate(zip(pairs, _keys(after), targets, strict=True)):
+                before, _ = frontier[row]
+                margin = min(margin, margins[place])
+                if labels.setdefault(key, target) != target or not margins[place] > 0:
+                    return Closure(len(labels), _spell(came_from, before, letter, dfa), margins[place], small)
                 if len(labels) > len(came_from):
                     fresh.append((len(came_from), target))
                     came_from.append((before, letter))
@@ -88,17 +90,18 @@ def explore(step: Step, dfa: DFA, alphabet: Alphabet, limit: int) -> Closure:
     return Closure(len(labels), None, margin, small)
 
 
-def _successors(step: Step, states: ModelState, alphabet: Alphabet) -> Iterator[tuple[slice, int, Tensor, ModelState]]:
-    """For every letter, the logits and joint states that it leads to; many joint states at once."""
-    count = states.layers[0].sequences
+def _successors(
+    step: Step, states: ModelState, alphabet: Alphabet
+) -> Iterator[tuple[list[tuple[int, int]], Tensor, ModelState]]:
+    """Logits and next joint states for all pairs of a row and a letter, many at once."""
+    count = states.layers[0].sequences * alphabet.letters
     for first in range(0, count, STEP_BATCH):
-        rows = slice(first, min(count, first + STEP_BATCH))
-        piece = states.select(torch.arange(rows.start, rows.stop))
-        for letter in range(alphabet.letters):
-            after = piece
-            for token in alphabet.spelled(letter):
-                logits, after = step(torch.full((rows.stop - rows.start,), token), after)
-            yield rows, letter, logits, after
+        pairs = [divmod(number, alphabet.letters) for number in range(first, min(count, first + STEP_BATCH))]
+        after = states.select(torch.tensor([row for row, _ in pairs]))
+        logits, after = step(torch.tensor([letter for _, letter in pairs]), after)
+        for _ in range(alphabet.tokens_per_letter - 1):
+            logits, after = step(torch.full((len(pairs),), alphabet.filler), after)
+        yield pairs, logits, after
 
 
 def _margins(logits: Tensor, targets: list[int]) -> Tensor:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from eigentrack.automata import DFA
-from eigentrack.compiler.certificate import STATE_LIMIT, Certificate, certify, certify_up_to_a_length
+from eigentrack.compiler.certificate import STATE_LIMIT, Certificate, certify, certify_up_to_a_length, json_hash
 from eigentrack.compiler.choice import Choice, householders, parameters
 from eigentrack.compiler.closure import Alphabet
 from eigentrack.compiler.network import build_network
@@ -24,6 +24,7 @@ from eigentrack.models.storage import write_json
 
 AUTOMATON, PLAN, CERTIFICATE, MODEL = "automaton.json", "plan.json", "certificate.json", "model"
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
+MOST_TOKENS = 1000  # a letter; a factor each
 SWITCHED_OFF = ("norms of the model", "norm, activation and scale of queries, keys, values and outputs")
 
 
@@ -72,7 +73,7 @@ def compile_network(choice: Choice, dtype: torch.dtype = torch.float32, state_li
         "tokens_per_letter": plan.tokens_per_letter,
         "tokens": {"letters": list(plan.dfa.letters), "begin": alphabet.begin, "filler": alphabet.filler},
     }
-    return Compiled(model, plan.dfa, alphabet, summary, certificate)
+    return Compiled(model, plan.dfa, alphabet, summary, replace(certificate, plan_sha256=json_hash(summary)))
 
 
 def save_compiled(compiled: Compiled, folder: Path) -> None:
@@ -90,10 +91,13 @@ def load_compiled(folder: Path) -> Compiled:
         raise ValueError(f"{folder} is no folder of a compiled network")
     summary, dfa = _read(folder / PLAN), DFA.from_json(_read(folder / AUTOMATON))
     tokens_per_letter = summary.get("tokens_per_letter") if isinstance(summary, dict) else None
-    if not isinstance(tokens_per_letter, int) or tokens_per_letter < 1:
-        raise ValueError(f"{folder / PLAN} must say how many tokens_per_letter there are")
+    if not isinstance(tokens_per_letter, int) or not 1 <= tokens_per_letter <= MOST_TOKENS:
+        raise ValueError(f"{folder / PLAN}: tokens_per_letter must lie between 1 and {MOST_TOKENS}")
     certificate = Certificate.from_json(_read(folder / CERTIFICATE))
-    return Compiled(load_model(folder / MODEL).eval(), dfa, Alphabet(len(dfa.letters), tokens_per_letter), summary, certificate)
+    model = load_model(folder / MODEL).eval()
+    if len({weight.dtype for weight in model.parameters()}) > 1:
+        raise ValueError(f"{folder / MODEL} mixes float types: the compiler writes one")
+    return Compiled(model, dfa, Alphabet(len(dfa.letters), tokens_per_letter), summary, certificate)
 
 
 def verify(folder: Path, state_limit: int = STATE_LIMIT) -> tuple[Certificate, list[str]]:
@@ -101,6 +105,7 @@ def verify(folder: Path, state_limit: int = STATE_LIMIT) -> tuple[Certificate, l
     compiled = load_compiled(folder)
     prove = certify if compiled.certificate.length_bound is None else certify_up_to_a_length
     found = prove(compiled.model, compiled.dfa, compiled.alphabet, state_limit)
+    found = replace(found, plan_sha256=json_hash(compiled.summary))
     claimed, proved = compiled.certificate.to_json(), found.to_json()
     return found, [
         f"{name} is {proved[name]}, the certificate says {claimed[name]}" for name in proved if proved[name] != claimed[name]
@@ -112,5 +117,5 @@ def _read(path: Path) -> Any:
         return json.loads(path.read_text())
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing: this is no folder of a compiled network") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON ({error})") from None

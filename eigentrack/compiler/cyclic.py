@@ -39,6 +39,8 @@ def shifts(dfa: DFA) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def rotation_plan(dfa: DFA) -> Plan:
     number, steps = shifts(dfa)
+    if dfa.states < 3:
+        raise ValueError("two states are told by a sign: they need no rotation")
     wiring, angle = Wiring(dfa), 2 * math.pi / dfa.states
     moves = tuple(_rotation(angle * x) for x in steps)
     x, y = wiring.new_channels(2)

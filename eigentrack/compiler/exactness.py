@@ -9,7 +9,8 @@ points where every implementation returns the same: saturated, or at 0. Whatever
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 MANTISSA_BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+TF32_BITS = 11  # of the operands of a float32 product, if a user lets the GPU use them
 SATURATED = 1000.0  # beyond this exp(-x) is 0 in every float type
 
 # ops that only move, compare or choose values, or make constants
@@ -59,11 +61,13 @@ _MOVES = frozenset(
 
 
 class ExactnessCheck(TorchDispatchMode):
-    """Watches the ops run inside it; `faults` says which could have rounded, each kind once."""
+    """Watches the ops run inside it; `faults` says which could have rounded, each kind once. The weights must not change."""
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Iterable[Tensor] = ()) -> None:
         super().__init__()
         self.faults: dict[str, str] = {}
+        self._weights = {weight.untyped_storage().data_ptr() for weight in weights}
+        self._known: dict[tuple[Any, ...], Facts] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -73,13 +77,42 @@ class ExactnessCheck(TorchDispatchMode):
         if name in _MOVES or name in self.faults or not _makes_floats(out):
             return out
         with torch.utils._python_dispatch._disable_current_modes():
-            fault = _RULES[name](out, *args, **(kwargs or {})) if name in _RULES else "is not covered by the proof"
+            if name in _RULES and isinstance(out, Tensor):
+                fault = _RULES[name](self._facts, out, *args, **(kwargs or {}))
+            else:
+                fault = "is not covered by the proof"
         if fault:
             self.faults[name] = fault
         return out
 
+    def _facts(self, value: Any, like: Tensor) -> Facts:
+        x = value if isinstance(value, Tensor) else torch.tensor(value, dtype=like.dtype)
+        if x.untyped_storage().data_ptr() not in self._weights:
+            return Facts.of(x)
+        key = x.untyped_storage().data_ptr(), x.storage_offset(), tuple(x.shape), tuple(x.stride())
+        if key not in self._known:
+            self._known[key] = Facts.of(x)
+        return self._known[key]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of a tensor: its moduli, and for each entry the largest power of two that divides it."""
+
+    size: Tensor
+    quanta: Tensor
+
+    @staticmethod
+    def of(x: Tensor) -> Facts:
+        return Facts(x.detach().double().abs(), quanta(x))
+
+
+Look = Callable[[Any, Tensor], Facts]
+
 
 def _makes_floats(out: Any) -> bool:
+    if isinstance(out, (tuple, list)):
+        return any(map(_makes_floats, out))
     return isinstance(out, Tensor) and out.is_floating_point()
 
 
@@ -93,58 +126,65 @@ def quanta(x: Tensor) -> Tensor:
 
 
 def _fits(bound: Tensor, unit: Tensor, dtype: torch.dtype) -> str | None:
-    """Is every multiple of the unit up to the bound a float, entry by entry?"""
-    rounded = ~((bound == 0) | (bound < unit * 2.0 ** MANTISSA_BITS[dtype]))  # nan is a fault, too
+    """Is every multiple of the unit up to the bound a float, entry by entry? Neither too long, nor too large, nor too small."""
+    limits = torch.finfo(dtype)
+    exact = (bound < unit * 2.0 ** MANTISSA_BITS[dtype]) & (bound <= limits.max) & (unit >= limits.tiny)
+    rounded = ~((bound == 0) | exact)  # nan is a fault, too
     if not rounded.any():
         return None
     reach, step = (float(side.expand_as(rounded)[rounded][0]) for side in (bound, unit))
     return f"may round: sums reach {reach:g} in units of {step:g}, too many for {str(dtype).removeprefix('torch.')}"
 
 
-def _matrix_product(out: Tensor, x: Tensor, y: Tensor, bias: Tensor | None = None) -> str | None:
+def _matrix_product(look: Look, out: Tensor, x: Tensor, y: Tensor, bias: Tensor | None = None) -> str | None:
     """Column by column: a weight of 0 takes no part in its column."""
-    unit = (quanta(x).amin(-2)[..., None] * quanta(y)).amin(-2)
-    bound = (x.double().abs() @ y.double().abs()).amax(-2)
+    a, b = look(x, out), look(y, out)
+    for operand in (a, b):
+        if ((operand.size > 0) & (operand.size >= operand.quanta * 2.0**TF32_BITS)).any():
+            return f"has an operand of more than {TF32_BITS} bits, which a GPU may round to TF32"
+    unit = (a.quanta.amin(-2)[..., None] * b.quanta).amin(-2)
+    bound = (a.size @ b.size).amax(-2)
     if bias is not None:
-        unit, bound = torch.minimum(unit, quanta(bias)), bound + bias.double().abs()
+        c = look(bias, out)
+        unit, bound = torch.minimum(unit, c.quanta), bound + c.size
     return _fits(bound, unit, out.dtype)
 
 
-def _matrix_product_plus(out: Tensor, bias: Tensor, x: Tensor, y: Tensor, **_: Any) -> str | None:
-    return _matrix_product(out, x, y, bias)
+def _matrix_product_plus(look: Look, out: Tensor, bias: Tensor, x: Tensor, y: Tensor, **_: Any) -> str | None:
+    return _matrix_product(look, out, x, y, bias)
 
 
-def _product(out: Tensor, x: Any, y: Any) -> str | None:
-    a, b = _tensor(x, out), _tensor(y, out)
-    return _fits((a.double() * b.double()).abs(), quanta(a) * quanta(b), out.dtype)
+def _product(look: Look, out: Tensor, x: Any, y: Any) -> str | None:
+    a, b = look(x, out), look(y, out)
+    return _fits(a.size * b.size, a.quanta * b.quanta, out.dtype)
 
 
-def _sum(out: Tensor, x: Any, y: Any, alpha: float = 1.0) -> str | None:
-    a, b = _tensor(x, out), _tensor(y, out) * alpha
-    return _fits(a.double().abs() + b.double().abs(), torch.minimum(quanta(a), quanta(b)), out.dtype)
+def _sum(look: Look, out: Tensor, x: Any, y: Any, alpha: float = 1.0) -> str | None:
+    a, b = look(x, out), look(y * alpha, out)
+    return _fits(a.size + b.size, torch.minimum(a.quanta, b.quanta), out.dtype)
 
 
-def _reduced(out: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> str | None:
-    total = x.double().abs().sum() if dim is None else x.double().abs().sum(dim, keepdim)
-    return _fits(total, quanta(x).min(), out.dtype)
+def _reduced(look: Look, out: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> str | None:
+    a = look(x, out)
+    return _fits(a.size.sum() if dim is None else a.size.sum(dim, keepdim), a.quanta.min(), out.dtype)
 
 
-def _interpolated(out: Tensor, start: Any, end: Any, weight: Any) -> str | None:
+def _interpolated(look: Look, out: Tensor, start: Any, end: Any, weight: Any) -> str | None:
     """start + w (end - start), or end - (1 - w)(end - start): both are sums of products of these."""
-    a, b, w = (_tensor(value, out) for value in (start, end, weight))
-    unit = torch.minimum(torch.minimum(quanta(a), quanta(b)), quanta(b - a) * quanta(w).clamp_max(1.0))
-    return _fits((a.abs() + b.abs() + 2 * (b - a).abs() * (1 + w.abs())).double(), unit, out.dtype)
+    a, b, w, span = look(start, out), look(end, out), look(weight, out), look(end - start, out)
+    unit = torch.minimum(torch.minimum(a.quanta, b.quanta), span.quanta * w.quanta.clamp_max(1.0))
+    return _fits(a.size + b.size + 2 * span.size * (1 + w.size), unit, out.dtype)
 
 
-def _cast(out: Tensor, x: Tensor, **_: Any) -> str | None:
-    same = torch.equal(out.double(), x.double()) if out.is_floating_point() and x.is_floating_point() else True
+def _cast(look: Look, out: Tensor, x: Tensor, **_: Any) -> str | None:
+    same = torch.equal(out.double(), x.double()) if x.is_floating_point() else torch.equal(out.to(x.dtype), x)
     return None if same else f"rounds from {x.dtype} to {out.dtype}"
 
 
 def _settled(*points: float) -> Callable[..., str | None]:
     """A rule for a gate function that is exact at ±saturation and at the given points."""
 
-    def rule(out: Tensor, x: Tensor, *_: Any, **__: Any) -> str | None:
+    def rule(look: Look, out: Tensor, x: Tensor, *_: Any, **__: Any) -> str | None:
         known = x.abs() >= SATURATED
         for point in points:
             known |= x == point
@@ -154,13 +194,9 @@ def _settled(*points: float) -> Callable[..., str | None]:
     return rule
 
 
-def _exponential(out: Tensor, x: Tensor) -> str | None:
+def _exponential(look: Look, out: Tensor, x: Tensor) -> str | None:
     wrong = x[(x != 0) & (x > -SATURATED)]
     return f"is taken at {float(wrong[0]):g}, where implementations may differ" if len(wrong) else None
-
-
-def _tensor(value: Any, like: Tensor) -> Tensor:
-    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=like.dtype)
 
 
 _RULES: dict[str, Callable[..., str | None]] = {

@@ -58,7 +58,7 @@ def _describe(mixer: Products | Gates | Matrices | Delay) -> tuple[str, dict[str
     if isinstance(mixer, Delay):
         return "convolution", {"channels": len(mixer.lines), "width": 1 + max(lag for _, _, lag in mixer.lines)}
     if isinstance(mixer, Matrices):
-        return "dense", {"state_size": len(mixer.outputs), "eigenvalues": None, "bare": True}
+        return "dense", {"state_size": len(mixer.outputs), "eigenvalues": None, "learn_initial_state": True, "bare": True}
     shape = {
         "heads": max(1, len(mixer.heads)),
         "key_dim": max((len(head.start) for head in mixer.heads), default=1),
@@ -138,6 +138,9 @@ def _set_matrices(layer: Dense, plan: Matrices) -> None:
     size = len(plan.outputs)
     identity = torch.eye(size, dtype=layer.matrix_proj.weight.dtype)
     layer.matrix_proj.bias.copy_(identity.flatten())
+    assert layer.initial_memory is not None
+    layer.initial_memory[0] = -identity  # S starts as what this adds to the identity: the one column that is read
+    layer.initial_memory[0, plan.start, plan.start] = 0
     for channel, images in zip(plan.inputs, plan.maps, strict=True):
         layer.matrix_proj.weight[:, channel] = (identity[:, list(images)] - identity).flatten()  # column s is e_images[s]
     for state, channel in enumerate(plan.outputs):

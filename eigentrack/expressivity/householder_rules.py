@@ -22,7 +22,6 @@ from eigentrack.expressivity.question import Question
 from eigentrack.expressivity.sources import (
     CASTS,
     CASTS_OFF_BOUNDARY,
-    COMPLEX_KDA,
     DELTAPRODUCT,
     ENOUGH_BITS,
     FINITE_REACH,
@@ -197,7 +196,7 @@ def _all_of_s5(question: Question) -> Verdict | None:
     if not (language.group and language.subgroups[0].name == "S5" and len(actions) >= 119):
         return None
     return question.cannot(
-        stated(f"{COMPLEX_KDA}, Theorem 4"),
+        stated(f"{DELTAPRODUCT}, Theorem 4") + "; not checked here, docs/theory.md, section 11",
         FINITE_REACH,
         "three factors turn one plane at most; the 5-cycles of S5 need two",
         "the letters are all of S5",

@@ -16,7 +16,7 @@ from torch import Tensor
 LONGEST_CHUNK = 64
 SHORTEST_CHUNK = 16  # tensor cores want at least 16 rows
 PROGRAMS_WANTED = 128  # about one for each multiprocessor
-WIDEST_SHORT = 64  # of K and V, for the kernels that hold both whole
+WIDEST_SHORT = {torch.bfloat16: 64, torch.float32: 16}  # of K and V, for the kernels that hold both whole; more spills badly
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Plan:
     @cached_property
     def short(self) -> bool:
         """Every sequence fits into one chunk, and a program can hold all of its state."""
-        fits = self.time * self.factors <= LONGEST_CHUNK and max(self.key_dim, self.value_dim) <= WIDEST_SHORT
+        fits = self.time * self.factors <= LONGEST_CHUNK and max(self.key_dim, self.value_dim) <= WIDEST_SHORT[self.operand]
         return fits and not self.packed and not self.step
 
     @cached_property

@@ -61,7 +61,7 @@ def channel_scores(
 def gradients_across(
     b_qt, b_kt, b_f, b_e, b_pairs, L: tl.constexpr, C: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr
 ):
-    """The gradients of F ⊙ q and of E ⊙ k, from the pairs on the two sides of a border."""
+    """The gradients of F ⊙ q and of E ⊙ k (11), from the pairs on the two sides of a border."""
     b_met = tl.where(across(L, C), b_pairs, 0.0)
     b_of_q = product(b_kt * b_e, tl.trans(b_met), OPERAND, PRECISION)
     return b_of_q, product(b_qt * b_f, b_met, OPERAND, PRECISION)

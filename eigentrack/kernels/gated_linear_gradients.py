@@ -3,10 +3,10 @@
 
     dq_i = Σ_{j≤i} G_ij Γ_ij k_j + Γ_i0 Y_i,    dk_j = Σ_{i≥j} G_ij Γ_ij q_i + Γ_Cj X_j      (9)
     D_ij = G_ij (q_i·k_j), the gradient of Γ_ij                                              (10)
-    da_t = Σ_{i≥t} Γ_it (Σ_{j<t} D_ij Γ_{t-1,j} + D_i0 Γ_{t-1,0})                            (11)
+    da from D, by blocks that halve from C to 1                                              (11), (12)
 
 with G_ij = dy_i·v_j, Y_i = S dy_i, X_j = dS' v_j. Columns of q and k are built, [BK, C]: then the left operand of every product
-is a tile from memory, or has 32 rows. Equations: docs/derivations/gated_linear.md.
+is a tile from memory. Equations: docs/derivations/gated_linear.md.
 
 C tokens a chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
 """
@@ -56,7 +56,7 @@ def pair_products(
 
 @triton.jit
 def gate_gradient(b_a, b_after, b_pairs, b_start, b_last, LEVELS: tl.constexpr, C: tl.constexpr):
-    """da from D_ij, D_i0 and D_Cj (12): as for one gate a channel, with 16 equal channels to fill the threads."""
+    """da from D_ij, D_i0 and D_Cj (11), (12): as for one gate a channel, with 16 equal channels to fill the threads."""
     b_a = tl.broadcast_to(b_a[None, :], [EQUAL_CHANNELS, C])
     b_after = tl.broadcast_to(b_after[None, :], [EQUAL_CHANNELS, C])
     b_df = tl.broadcast_to(b_start[None, :], [EQUAL_CHANNELS, C])

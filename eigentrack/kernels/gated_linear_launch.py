@@ -17,7 +17,7 @@ from eigentrack.kernels.gated_linear_gradients import gradients_kernel
 from eigentrack.kernels.gated_linear_output import output_kernel
 from eigentrack.kernels.gated_linear_plan import Plan
 from eigentrack.kernels.gated_linear_short import short_backward_kernel, short_forward_kernel
-from eigentrack.kernels.gated_linear_walk import walk_kernel
+from eigentrack.kernels.gated_linear_walk import carry_kernel, walk_kernel
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,9 @@ class Gradients:
 
     @staticmethod
     def allocate(inputs: Inputs) -> Gradients:
+        dq, dk, dv, da = (torch.empty_like(x) for x in (inputs.q, inputs.k, inputs.v, inputs.a))
         state = None if inputs.initial_state is None else torch.empty_like(inputs.initial_state)
-        return Gradients(*(torch.empty_like(x) for x in (inputs.q, inputs.k, inputs.v, inputs.a)), state)
+        return Gradients(dq, dk, dv, da, state)
 
 
 def forward(inputs: Inputs) -> Outputs:
@@ -146,18 +147,42 @@ def _walk(
     states: Tensor | None,
     reverse: bool,
 ) -> None:
-    settings = plan.walk_settings()
+    settings, pairs, segments = plan.walk_settings(), plan.sequences * plan.heads, plan.segments
     blocks = -(-plan.key_dim // settings["BK"]) * -(-plan.value_dim // settings["BV"])
-    walk_kernel[(plan.sequences * plan.heads * blocks,)](
-        *(key, value, a, start_state, end_state, states, table.bounds, table.chunk_starts, plan.time, plan.heads),
-        PACKED=plan.packed,
+
+    def walk(start: Tensor | None, end: Tensor | None, decay: Tensor | None, kept: Tensor | None) -> None:
+        walk_kernel[(pairs * segments * blocks,)](
+            *(key, value, a, start, end, decay, kept, table.bounds, table.chunk_starts, plan.time, plan.heads),
+            *(segments, plan.span),
+            PACKED=plan.packed,
+            REVERSE=reverse,
+            START=start is not None,
+            END=end is not None,
+            DECAY=decay is not None,
+            KEEP=kept is not None,
+            **_constants(plan, walk_kernel),
+            **settings,
+        )
+
+    if segments == 1:
+        walk(start_state, end_state, None, states)
+        return
+    size = plan.key_dim * plan.value_dim
+    ends = a.new_empty(pairs * segments * size, dtype=torch.float32)
+    decay = a.new_empty(pairs * segments * (plan.key_dim if plan.channel else 1), dtype=torch.float32)
+    walk(None, ends, decay, None)
+    carry = plan.carry_settings()
+    carry_kernel[(pairs * -(-size // carry["BLOCK"]),)](
+        *(ends, decay, start_state, end_state, segments),
+        SIZE=size,
+        V=plan.value_dim,
+        CHANNEL=plan.channel,
         REVERSE=reverse,
         START=start_state is not None,
         END=end_state is not None,
-        KEEP=states is not None,
-        **_constants(plan, walk_kernel),
-        **settings,
+        **carry,
     )
+    walk(ends, None, None, states)
 
 
 def _output(

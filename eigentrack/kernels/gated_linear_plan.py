@@ -15,8 +15,9 @@ from torch import Tensor
 
 LONGEST_CHUNK = 64
 SHORTEST_CHUNK = 16  # tensor cores want at least 16 rows
-PROGRAMS_WANTED = 128  # about one for each multiprocessor
-WIDEST_SHORT = 64  # of K and V, for the kernels that hold both whole
+PROGRAMS_WANTED = 256  # about two for each multiprocessor
+SHORTEST_SEGMENT = 16  # chunks
+WIDEST_SHORT = 32  # of K and V, for the kernels that hold both whole: more rows would put their operands at risk (see below)
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class Plan:
     @cached_property
     def short(self) -> bool:
         """Every sequence fits into one chunk, and a program can hold all of its state."""
-        return not self.packed and self.time <= LONGEST_CHUNK and max(self.key_dim, self.value_dim) <= WIDEST_SHORT
+        longest = LONGEST_CHUNK if self.half and not self.channel else LONGEST_CHUNK // 2  # else the registers do not hold it
+        return not self.packed and self.time <= longest and max(self.key_dim, self.value_dim) <= WIDEST_SHORT
 
     @cached_property
     def single(self) -> bool:
@@ -66,6 +68,20 @@ class Plan:
         if self.packed:
             return self.time // self.tokens + self.sequences
         return self.sequences * -(-self.time // self.tokens)
+
+    @cached_property
+    def span(self) -> int:
+        """Chunks that a program walks. Few long sequences are cut to occupy all multiprocessors, at the cost of two walks."""
+        settings, chunks = self.walk_settings(), -(-self.time // self.tokens)
+        blocks = -(-self.key_dim // settings["BK"]) * -(-self.value_dim // settings["BV"])
+        programs = self.sequences * self.heads * blocks
+        if self.packed or 2 * programs > PROGRAMS_WANTED or chunks < 4 * SHORTEST_SEGMENT:
+            return chunks
+        return max(SHORTEST_SEGMENT, -(-chunks * programs // (2 * PROGRAMS_WANTED)))
+
+    @cached_property
+    def segments(self) -> int:
+        return -(-self.time // (self.tokens * self.span))
 
     @cached_property
     def half(self) -> bool:
@@ -88,18 +104,19 @@ class Plan:
 
     def short_settings(self) -> dict[str, int]:
         key, value = (max(16, _power_of_two(size)) for size in (self.key_dim, self.value_dim))
-        return {"BK": key, "BV": value, "num_warps": 2 if self.channel or not self.half else 4, "num_stages": 1}
+        return {"BK": key, "BV": value, "num_warps": 4, "num_stages": 1}
 
     def walk_settings(self) -> dict[str, int]:
-        """Narrow blocks of V where there are few sequences and heads: every block is a program that walks on its own."""
         if not self.half:
-            return {"BK": 64, "BV": 16, "num_warps": 2, "num_stages": 2}
-        programs = self.sequences * self.heads * -(-self.key_dim // 64) * -(-self.value_dim // 64)
-        return {"BK": 64, "BV": 64 if programs >= PROGRAMS_WANTED else 16, "num_warps": 4, "num_stages": 3}
+            return {"BK": 32, "BV": 16, "num_warps": 2, "num_stages": 2}
+        return {"BK": 64, "BV": 64, "num_warps": 4, "num_stages": 3}
+
+    def carry_settings(self) -> dict[str, int]:
+        return {"BLOCK": 1024, "num_warps": 4}
 
     def output_settings(self) -> dict[str, int]:
         if not self.half:
-            return {"BK": 64, "BV": 16, "num_warps": 2, "num_stages": 1}
+            return {"BK": 32, "BV": 16, "num_warps": 2, "num_stages": 1}
         return {"BK": 64, "BV": 64, "num_warps": 4, "num_stages": 2}
 
     def scores_settings(self) -> dict[str, int]:
@@ -107,7 +124,7 @@ class Plan:
 
     def gradients_settings(self) -> dict[str, int]:
         if not self.half:
-            return {"BK": 64, "BV": 16, "num_warps": 2, "num_stages": 1}
+            return {"BK": 32, "BV": 16, "num_warps": 4, "num_stages": 1}
         return {"BK": 64, "BV": 64, "num_warps": 4, "num_stages": 1}
 
     def channel_gradients_settings(self) -> dict[str, int]:

@@ -20,6 +20,7 @@ from eigentrack.kernels.selective_scan_tokens import (
     advance,
     eigenvalue,
     exponential,
+    first_checkpoint,
     load_rows,
     load_state,
     locate_unit,
@@ -81,7 +82,7 @@ def backward_kernel(
     o_n = tl.arange(0, BN)
     m_d, m_n = o_d < D, o_n < N
     first, end = locate_unit(unit, bounds, time, segments, segment_length, PACKED)
-    slot = first // CHUNK + unit
+    slot = first_checkpoint(unit, first, time, segments, segment_length, CHUNK, PACKED)
     place = unit.to(tl.int64) * D * N
 
     b_rate = load_state(log_decay, o_d, o_n, D, N) * LOG2_E
@@ -97,22 +98,23 @@ def backward_kernel(
     for step in range(blocks):
         token = first + (blocks - 1 - step) * U
         chunk = (token - first) // CHUNK
+        # read ahead: these come from far away, the others were read on the way to this block
+        rows_c = load_rows(c, c_row, o_n, m_n, token, end, U)
+        rows_dy = load_rows(dy, D, o_d, m_d, token, end, U)
+        if GATED:
+            rows_z = load_rows(z, z_row, o_d, m_d, token, end, U)
         b_state = load_state(checkpoints + (slot + chunk) * D * N, o_d, o_n, D, N)
         for earlier in range(first + chunk * CHUNK, token, U):
-            rows_x = load_rows(x, x_row, o_d, m_d, earlier, end, U)
-            rows_dt = load_rows(dt, dt_row, o_d, m_d, earlier, end, U)
-            rows_b = load_rows(b, b_row, o_n, m_n, earlier, end, U)
+            past_x = load_rows(x, x_row, o_d, m_d, earlier, end, U)
+            past_dt = load_rows(dt, dt_row, o_d, m_d, earlier, end, U)
+            past_b = load_rows(b, b_row, o_n, m_n, earlier, end, U)
             for u in tl.static_range(U):
-                b_x, b_dt, b_b = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_b[u].to(tl.float32)
+                b_x, b_dt, b_b = past_x[u].to(tl.float32), past_dt[u].to(tl.float32), past_b[u].to(tl.float32)
                 b_state, _ = advance(b_state, b_dt, b_x, b_b, b_rate, True, LOW, HIGH, EXACT)
 
         rows_x = load_rows(x, x_row, o_d, m_d, token, end, U)
         rows_dt = load_rows(dt, dt_row, o_d, m_d, token, end, U)
         rows_b = load_rows(b, b_row, o_n, m_n, token, end, U)
-        rows_c = load_rows(c, c_row, o_n, m_n, token, end, U)
-        rows_dy = load_rows(dy, D, o_d, m_d, token, end, U)
-        if GATED:
-            rows_z = load_rows(z, z_row, o_d, m_d, token, end, U)
         states = (b_state,)  # states[u] is the state before token u
         for u in tl.static_range(U):
             b_x, b_dt, b_b = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_b[u].to(tl.float32)

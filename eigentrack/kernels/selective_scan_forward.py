@@ -17,6 +17,7 @@ import triton.language as tl
 from eigentrack.kernels.selective_scan_tokens import (
     LOG2_E,
     advance,
+    first_checkpoint,
     load_rows,
     load_state,
     locate_unit,
@@ -67,7 +68,7 @@ def forward_kernel(
     o_n = tl.arange(0, BN)
     m_d, m_n = o_d < D, o_n < N
     first, end = locate_unit(unit, bounds, time, segments, segment_length, PACKED)
-    slot = first // CHUNK + unit
+    slot = first_checkpoint(unit, first, time, segments, segment_length, CHUNK, PACKED)
 
     b_rate = load_state(log_decay, o_d, o_n, D, N) * LOG2_E
     b_state = tl.zeros([BD, BN], dtype=tl.float32)

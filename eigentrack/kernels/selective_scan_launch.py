@@ -13,7 +13,7 @@ from torch import Tensor
 
 from eigentrack.kernels.selective_scan_backward import backward_kernel
 from eigentrack.kernels.selective_scan_forward import forward_kernel
-from eigentrack.kernels.selective_scan_plan import CHUNK, Plan
+from eigentrack.kernels.selective_scan_plan import Plan, Segments
 from eigentrack.kernels.selective_scan_segments import join_kernel, summary_back_kernel, summary_kernel
 from eigentrack.spectrum import EigenRange
 
@@ -45,8 +45,7 @@ class Inputs:
 class Outputs:
     y: Tensor
     last_state: Tensor
-    checkpoints: Tensor | None  # [checkpoints, D, N]
-    products: Tensor | None  # [units, D, N] of the gates of each segment
+    checkpoints: Tensor | None  # [checkpoints, D, N] for the backward pass
 
     @staticmethod
     def allocate(plan: Plan, inputs: Inputs, save: bool) -> Outputs:
@@ -55,7 +54,6 @@ class Outputs:
             y=x.new_empty(x.shape),
             last_state=x.new_empty(plan.sequences, *state, dtype=torch.float32),
             checkpoints=x.new_empty(plan.checkpoints, *state, dtype=torch.float32) if save else None,
-            products=x.new_empty(plan.units, *state, dtype=torch.float32) if plan.segments > 1 else None,
         )
 
 
@@ -83,23 +81,22 @@ def forward(inputs: Inputs, eigenvalues: EigenRange, save: bool) -> Outputs:
 
 def _forward(inputs: Inputs, plan: Plan, save: bool) -> Outputs:
     out = Outputs.allocate(plan, inputs, save)
-    starts = inputs.initial_state
-    if out.products is not None:
-        ends = torch.empty_like(out.products)
-        summary_kernel[(plan.programs,)](
-            *(inputs.x, inputs.dt, inputs.b, inputs.log_decay, out.products, ends),
-            *(inputs.x.stride(1), inputs.dt.stride(1), inputs.b.stride(1), plan.time, plan.segments, plan.segment_length),
+    starts, cut = inputs.initial_state, plan.segments("forward")
+    units = plan.sequences * cut.count
+    grid, split = (units * plan.channel_blocks,), (plan.time, cut.count, cut.length)
+    if cut.count > 1:
+        products, ends = (_states(inputs, plan, units) for _ in range(2))
+        summary_kernel[grid](
+            *(inputs.x, inputs.dt, inputs.b, inputs.log_decay, products, ends),
+            *(_row(inputs.x), _row(inputs.dt), _row(inputs.b), *split),
             **plan.constants(),
             **plan.settings("summary"),
         )
-        starts = _join(plan, out.products, ends, inputs.initial_state, back=False)
-    forward_kernel[(plan.programs,)](
+        starts = _join(plan, cut, products, ends, inputs.initial_state, back=False)
+    forward_kernel[grid](
         *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, starts),
-        *(out.y, out.last_state, out.checkpoints, inputs.cu_seqlens, *_rows(inputs)),
-        *(plan.time, plan.segments, plan.segment_length),
-        **plan.constants(),
-        CHUNK=CHUNK,
-        PACKED=plan.packed,
+        *(out.y, out.last_state, out.checkpoints, inputs.cu_seqlens, *_rows(inputs), *split),
+        **plan.checkpointed(),
         START=starts is not None,
         GATED=inputs.z is not None,
         SKIP=inputs.skip is not None,
@@ -113,23 +110,23 @@ def backward(
     inputs: Inputs,
     eigenvalues: EigenRange,
     checkpoints: Tensor,
-    products: Tensor | None,
     dy: Tensor,
     dlast_state: Tensor | None,
 ) -> Gradients:
     inputs, plan = inputs.even(), inputs.plan(eigenvalues)
-    tokens, dends = plan.batch * plan.time, dlast_state
-    if products is not None:
-        dstarts = torch.empty_like(products)
-        summary_back_kernel[(plan.programs,)](
-            *(inputs.dt, inputs.c, inputs.z, inputs.log_decay, dy, dstarts),
-            *(inputs.dt.stride(1), inputs.c.stride(1), 0 if inputs.z is None else inputs.z.stride(1)),
-            *(plan.time, plan.segments, plan.segment_length),
+    tokens, dends, cut = plan.batch * plan.time, dlast_state, plan.segments("backward")
+    units = plan.sequences * cut.count
+    grid, split = (units * plan.channel_blocks,), (plan.time, cut.count, cut.length)
+    if cut.count > 1:
+        products, ends = (_states(inputs, plan, units) for _ in range(2))
+        summary_back_kernel[grid](
+            *(inputs.dt, inputs.c, inputs.z, inputs.log_decay, dy, products, ends),
+            *(_row(inputs.dt), _row(inputs.c), 0 if inputs.z is None else _row(inputs.z), *split),
             **plan.constants(),
             GATED=inputs.z is not None,
             **plan.settings("summary"),
         )
-        dends = _join(plan, products, dstarts, dlast_state, back=True)
+        dends = _join(plan, cut, products, ends, dlast_state, back=True)
     dx, ddt = (x.new_empty(x.shape) for x in (inputs.x, inputs.dt))
     dz = None if inputs.z is None else inputs.z.new_empty(inputs.z.shape)
     dinitial_state = None if inputs.initial_state is None else torch.empty_like(inputs.initial_state)
@@ -138,15 +135,13 @@ def backward(
         return dy.new_empty(shape, dtype=torch.float32)
 
     db_parts, dc_parts = (parts(plan.channel_blocks, *inputs.b.shape) for _ in range(2))
-    decay_parts = parts(plan.units, plan.channels, plan.size)
-    skip_parts = None if inputs.skip is None else parts(plan.units, plan.channels)
-    backward_kernel[(plan.programs,)](
+    decay_parts = _states(inputs, plan, units)
+    skip_parts = None if inputs.skip is None else parts(units, plan.channels)
+    backward_kernel[grid](
         *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, checkpoints, dy, dends),
         *(dx, ddt, db_parts, dc_parts, dz, decay_parts, skip_parts, dinitial_state, inputs.cu_seqlens),
-        *(*_rows(inputs), tokens, plan.time, plan.segments, plan.segment_length),
-        **plan.constants(),
-        CHUNK=CHUNK,
-        PACKED=plan.packed,
+        *(*_rows(inputs), tokens, *split),
+        **plan.checkpointed(),
         INITIAL=dinitial_state is not None,
         LAST=dends is not None,
         GATED=inputs.z is not None,
@@ -160,19 +155,29 @@ def backward(
     return Gradients(dx, ddt, db, dc, dz, dlog_decay, dskip, dinitial_state)
 
 
-def _join(plan: Plan, products: Tensor, ends: Tensor, given: Tensor | None, back: bool) -> Tensor:
+def _states(inputs: Inputs, plan: Plan, units: int) -> Tensor:
+    return inputs.x.new_empty(units, plan.channels, plan.size, dtype=torch.float32)
+
+
+def _join(plan: Plan, cut: Segments, products: Tensor, ends: Tensor, given: Tensor | None, back: bool) -> Tensor:
     joined, settings = torch.empty_like(products), plan.settings("join")
     size = plan.channels * plan.size
     join_kernel[(plan.sequences * -(-size // settings["BLOCK"]),)](
-        *(products, ends, given, joined, plan.segments), SIZE=size, GIVEN=given is not None, BACK=back, **settings
+        *(products, ends, given, joined, cut.count), SIZE=size, GIVEN=given is not None, BACK=back, **settings
     )
     return joined
 
 
 def _rows(inputs: Inputs) -> tuple[int, ...]:
-    return tuple(0 if x is None else x.stride(1) for x in (inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z))
+    return tuple(0 if x is None else _row(x) for x in (inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z))
+
+
+def _row(x: Tensor) -> int:
+    """The step from one row to the next; along a time of 1 a stride means nothing."""
+    return x.stride(1) if x.shape[1] > 1 else x.stride(0)
 
 
 def _even_rows(x: Tensor) -> Tensor:
     batch, time, _ = x.shape
-    return x if x.stride(2) == 1 and (batch == 1 or x.stride(0) == time * x.stride(1)) else x.contiguous()
+    even = batch == 1 or time == 1 or x.stride(0) == time * x.stride(1)
+    return x if even and x.stride(2) == 1 else x.contiguous()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from eigentrack.spectrum import EigenRange
 
-# One warp a program: sums over channels and over the state stay inside it, and no barrier is needed.
+# One warp a program: sums over channels and over the state stay inside it, and it waits for no other.
 LAUNCH = {
     "forward": {"U": 8, "num_warps": 1, "num_stages": 1},
     "summary": {"U": 8, "num_warps": 1, "num_stages": 1},
@@ -22,8 +22,19 @@ LAUNCH = {
 CHUNK = 16  # tokens from one checkpoint to the next: a multiple of every U
 ENTRIES = 512  # of a program's state: 16 in each thread
 WIDEST_BLOCK = 64  # of channels
-PROGRAMS_WANTED = 528  # four for each multiprocessor of an H200: one warp for every scheduler
+PROGRAMS_AT_ONCE = 1056  # that the registers of an H200 hold: two warps for every scheduler
+# A pass that has at most this many programs is cut into segments. That costs a look ahead at all gates: half as much again
+# forward, but a fifth backward, which gains sooner from programs that fill each other's waiting time.
+CUT_BELOW = {"forward": 264, "backward": 528}
 SHORTEST_SEGMENT = 256
+
+
+@dataclass(frozen=True)
+class Segments:
+    """`count` segments a sequence of `length` tokens each, the last perhaps shorter; one for packed sequences."""
+
+    count: int
+    length: int
 
 
 @dataclass(frozen=True)
@@ -61,31 +72,18 @@ class Plan:
     def channel_blocks(self) -> int:
         return -(-self.channels // self.channel_block)
 
-    @cached_property
-    def segment_length(self) -> int:
-        """All of the time, unless that leaves the GPU half idle; packed sequences are not cut."""
-        missing = 2 * PROGRAMS_WANTED // (self.sequences * self.channel_blocks)
-        if self.packed or missing < 4:  # with segments the gates are computed twice
-            return self.time
-        wanted = -(-self.time // missing)
-        return min(self.time, max(SHORTEST_SEGMENT, -(-wanted // CHUNK) * CHUNK))
-
-    @cached_property
-    def segments(self) -> int:
-        return -(-self.time // self.segment_length)
-
-    @cached_property
-    def units(self) -> int:
-        return self.sequences * self.segments
-
-    @cached_property
-    def programs(self) -> int:
-        return self.units * self.channel_blocks
+    def segments(self, direction: str) -> Segments:
+        programs = self.sequences * self.channel_blocks
+        if self.packed or programs > CUT_BELOW[direction]:
+            return Segments(1, self.time)
+        wanted = -(-self.time // (PROGRAMS_AT_ONCE // programs))
+        length = max(SHORTEST_SEGMENT, -(-wanted // CHUNK) * CHUNK)  # checkpoints fall on the cuts
+        return Segments(-(-self.time // length), length) if length < self.time else Segments(1, self.time)
 
     @cached_property
     def checkpoints(self) -> int:
-        """Unit u, which starts at token t, has its own from place t // CHUNK + u on: enough for each, whatever the lengths."""
-        return self.batch * self.time // CHUNK + self.units
+        """Sequence s, from token t on, has its own from place t // CHUNK + s: enough for each, whatever the lengths."""
+        return self.batch * self.time // CHUNK + self.sequences
 
     def constants(self) -> dict[str, object]:
         """The compile-time arguments that all kernels over time share."""
@@ -99,6 +97,10 @@ class Plan:
             "HIGH": high,
             "EXACT": all((end * 2**22).is_integer() for end in (low, high)),  # so are their difference, and its sum with low
         }
+
+    def checkpointed(self) -> dict[str, object]:
+        """Those of the two kernels that write and read checkpoints."""
+        return {**self.constants(), "CHUNK": CHUNK, "PACKED": self.packed}
 
     def settings(self, kernel: str) -> dict[str, int]:
         found = LAUNCH[kernel]

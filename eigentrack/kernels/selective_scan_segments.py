@@ -4,7 +4,7 @@
     summary        all segments at once:   P = Π a_t  and the state E that the segment reaches from zero  (5)
     join           along the segments:     h ← P h + E                                                    (6)
 
-and backward, with the same P: summary_back gives the gradient that reaches a segment's start if none enters at its end, and
+and backward likewise: summary_back gives P and the gradient E that reaches a segment's start if none enters at its end, and
 join goes through the segments from the last to the first. Equations: docs/derivations/selective_scan.md.
 
 D channels  N state size  BD, BN blocks of them, powers of two  U tokens a block
@@ -83,7 +83,8 @@ def summary_back_kernel(
     z,
     log_decay,
     dy,
-    dstarts,
+    products,
+    ends,
     dt_row,
     c_row,
     z_row,
@@ -108,6 +109,7 @@ def summary_back_kernel(
     first, end = locate_unit(unit, None, time, segments, segment_length, False)
     b_rate = load_state(log_decay, o_d, o_n, D, N) * LOG2_E
     b_adjoint = tl.zeros([BD, BN], dtype=tl.float32)
+    b_product = b_adjoint + 1.0
     blocks = tl.cdiv(end - first, U)
     for step in range(blocks):
         token = first + (blocks - 1 - step) * U
@@ -123,7 +125,10 @@ def summary_back_kernel(
                 b_read *= b_z * tl.sigmoid(b_z)
             b_gate = eigenvalue(exponential(rows_dt[u].to(tl.float32), b_rate), token + u < end, LOW, HIGH, EXACT)
             b_adjoint = (b_adjoint + b_read[:, None] * rows_c[u].to(tl.float32)[None, :]) * b_gate
-    store_state(dstarts + unit.to(tl.int64) * D * N, b_adjoint, o_d, o_n, D, N)
+            b_product *= b_gate
+    place = unit.to(tl.int64) * D * N
+    store_state(products + place, b_product, o_d, o_n, D, N)
+    store_state(ends + place, b_adjoint, o_d, o_n, D, N)
 
 
 @triton.jit

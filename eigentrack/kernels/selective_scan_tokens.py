@@ -33,6 +33,17 @@ def locate_unit(unit, bounds, time, segments, segment_length, PACKED: tl.constex
 
 
 @triton.jit
+def first_checkpoint(unit, first, time, segments, segment_length, CHUNK: tl.constexpr, PACKED: tl.constexpr):
+    """Where the unit's checkpoints begin. Sequence s, from token t on, has its own from t // CHUNK + s: they never meet."""
+    if PACKED:
+        slot = first // CHUNK + unit
+    else:
+        sequence = (unit // segments).to(tl.int64)
+        slot = sequence * time // CHUNK + sequence + (unit % segments) * segment_length // CHUNK
+    return slot
+
+
+@triton.jit
 def load_row(p, row, o, m, token, end):
     return tl.load(p + token * row + o, mask=m & (token < end), other=0.0)
 

@@ -60,7 +60,7 @@ def test_from_function_explores_any_hashable_state() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (((), ((),), frozenset()), "letters=\\(\\) must be distinct, and at least one"),
+        (((), ((),), frozenset()), "letters=\\(\\) must be distinct, not empty, and at least one"),
         ((("a", "a"), ((0, 0),), frozenset()), "must be distinct"),
         ((("a",), ((1,),), frozenset()), "state 0 leads to 1, but there are only 1 states"),
         ((("a",), ((0, 0),), frozenset()), "state 0 has 2 transitions for 1 letters"),

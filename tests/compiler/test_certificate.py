@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from eigentrack.automata import language, regex_dfa
+from eigentrack.automata import language, regex_dfa, word_problem_dfa
 from eigentrack.compiler import Compiled, certify, choose_plan, compile_network, load_compiled, save_compiled, verify
+from eigentrack.compiler.certificate import certify_up_to_a_length
 from eigentrack.compiler.closure import Alphabet
+from eigentrack.models import SequenceModel
+from tests.compiler.automata_cases import random_dfa
 
 
 @pytest.fixture
@@ -122,3 +126,54 @@ def test_missing_and_damaged_files_are_named(folder: Path, name: str) -> None:
 def test_foreign_letters_are_named(network: Compiled) -> None:
     with pytest.raises(ValueError, match="letter 'c' is not in the alphabet a, b"):
         network.run(list("abc"))
+
+
+def test_answers_that_are_no_numbers_prove_nothing(network: Compiled) -> None:
+    with torch.no_grad():
+        network.model.head.weight.fill_(torch.nan)
+    found = certify(network.model, network.dfa, network.alphabet)
+    assert not found.holds
+    assert not found.order_independent
+
+
+def test_a_layer_with_its_own_convolution_has_no_bound_for_chunks() -> None:
+    """Its keys are not what `k_proj` gives: here they are twice as long, and the factor is -3 instead of 0."""
+    network = compile_network(choose_plan(language("flip-flop"), "deltanet"))
+    (options,) = network.model.config.options
+    config = replace(network.model.config, mixer_options=({**options, "conv": 1},))
+    model = SequenceModel(config)
+    weights = network.model.state_dict() | {"blocks.0.mixer.convolution.weight": torch.full((3, 1), 2.0)}
+    model.load_state_dict(weights)
+    assert not certify(model.eval(), network.dfa, network.alphabet, state_limit=50).order_independent
+
+
+def test_length_bounds_are_for_the_compilers_own_rotations_only() -> None:
+    network = compile_network(choose_plan(word_problem_dfa("Z5"), "rotation"))
+    assert certify_up_to_a_length(network.model, network.dfa, network.alphabet).length_bound == network.certificate.length_bound
+    with torch.no_grad():
+        network.model.head.weight[0, 0] += 0.5  # a bias towards state 0
+    with pytest.raises(ValueError, match="these weights are others"):
+        certify_up_to_a_length(network.model, network.dfa, network.alphabet)
+
+
+def test_the_plan_is_bound_by_the_certificate(folder: Path) -> None:
+    edit(folder / "plan.json", householders=0)
+    _, differences = verify(folder)
+    assert len(differences) == 1
+    assert differences[0].startswith("plan_sha256 is")
+    edit(folder / "plan.json", tokens_per_letter=10**9)
+    with pytest.raises(ValueError, match="tokens_per_letter must lie between 1 and 1000"):
+        verify(folder)
+
+
+def test_mixed_float_types_are_refused(folder: Path) -> None:
+    path = folder / "model" / "model.safetensors"
+    weights = load_file(path)
+    save_file({**weights, "head.weight": weights["head.weight"].double()}, path)
+    with pytest.raises(ValueError, match="mixes float types"):
+        verify(folder)
+
+
+def test_dense_networks_have_as_many_joint_states_as_the_automaton() -> None:
+    dfa = random_dfa(3, states=9, letters=2)
+    assert compile_network(choose_plan(dfa, "dense")).certificate.reachable_states == dfa.states

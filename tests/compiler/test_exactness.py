@@ -72,3 +72,16 @@ def test_settled_gates_have_the_claimed_values() -> None:
 
 def test_unknown_ops_are_named() -> None:
     assert faults(torch.sin, torch.zeros(2)) == {"sin": "is not covered by the proof"}
+
+
+def test_too_small_and_too_large_are_named() -> None:
+    assert "mul" in faults(lambda a: a * a, torch.tensor([2.0**-100]))
+    assert "mul" in faults(lambda a: a * a, torch.tensor([2.0**100]))
+    assert "mm" in faults(lambda a: a @ a, torch.full((1, 1), 2.0**9, dtype=torch.float16))
+    assert "TF32" in faults(lambda a: a @ a, torch.full((1, 1), 4097.0))["mm"]
+
+
+def test_ops_with_several_results_are_named() -> None:
+    assert faults(lambda a: torch.nn.functional.layer_norm(a, (2,)), torch.ones(1, 2)) == {
+        "native_layer_norm": "is not covered by the proof"
+    }

@@ -17,18 +17,19 @@ from eigentrack.kernels.gated_linear_gradients import gradients_kernel
 from eigentrack.kernels.gated_linear_output import output_kernel
 from eigentrack.kernels.gated_linear_plan import Plan
 from eigentrack.kernels.gated_linear_short import short_backward_kernel, short_forward_kernel
-from eigentrack.kernels.gated_linear_walk import walk_kernel
+from eigentrack.kernels.gated_linear_walk import carry_kernel, walk_kernel
 from tests.kernels.sm90 import Resources, compile_for_sm90
 
-WHOLE_NUMBERS = {"time", "heads"}
+WHOLE_NUMBERS = {"time", "heads", "segments", "span"}
 BOUNDS = {"bounds", "chunk_starts", "chunk_sequence"}
-FLOAT32 = {"a", "da", "initial_state", "last_state", "dlast_state", "dinitial_state", "start_state", "end_state"}
+FLOAT32 = {"a", "da", "initial_state", "last_state", "dlast_state", "dinitial_state", "start_state", "end_state", "whole_decay"}
 SWITCHES = {
     "PACKED": False,
     "INITIAL": True,
     "LAST": True,
     "START": True,
     "END": True,
+    "DECAY": True,
     "KEEP": True,
     "STATE": True,
     "DSTATE": True,
@@ -52,27 +53,27 @@ def compiled(kernel: Any, plan: Plan, settings: dict[str, int], reverse: bool = 
 
 
 HEAD, CHANNEL = plan(128, 128, 2048, False), plan(128, 128, 2048, True)
-SHORT_HEAD, SHORT_CHANNEL = plan(16, 32, 40, False), plan(16, 32, 40, True)
-FEW = plan(128, 128, 65536, False, pairs=16)
+SHORT_HEAD, SHORT_CHANNEL = plan(16, 32, 40, False), plan(16, 32, 32, True)
+SHORT_FULL = plan(32, 32, 32, False, torch.float32)
 FULL_HEAD, FULL_CHANNEL = (plan(128, 128, 2048, channel, torch.float32) for channel in (False, True))
 CASES = [
     (walk_kernel, HEAD, HEAD.walk_settings(), False),
-    (walk_kernel, FEW, FEW.walk_settings(), True),
     (walk_kernel, CHANNEL, CHANNEL.walk_settings(), True),
     (output_kernel, HEAD, HEAD.output_settings(), False),
     (output_kernel, HEAD, HEAD.output_settings(), True),
     (output_kernel, CHANNEL, CHANNEL.output_settings(), False),
     (gradients_kernel, HEAD, HEAD.gradients_settings(), False),
     (scores_kernel, CHANNEL, CHANNEL.scores_settings(), False),
-    (channel_gradients_kernel, CHANNEL, CHANNEL.channel_gradients_settings(), False),
     (short_forward_kernel, SHORT_HEAD, SHORT_HEAD.short_settings(), False),
-    (short_backward_kernel, SHORT_HEAD, SHORT_HEAD.short_settings(), False),
 ]
 SLOW_CASES = [
+    (channel_gradients_kernel, CHANNEL, CHANNEL.channel_gradients_settings(), False),
+    (short_backward_kernel, SHORT_HEAD, SHORT_HEAD.short_settings(), False),
     (walk_kernel, CHANNEL, CHANNEL.walk_settings(), False),
     (output_kernel, CHANNEL, CHANNEL.output_settings(), True),
     (short_forward_kernel, SHORT_CHANNEL, SHORT_CHANNEL.short_settings(), False),
     (short_backward_kernel, SHORT_CHANNEL, SHORT_CHANNEL.short_settings(), False),
+    (short_backward_kernel, SHORT_FULL, SHORT_FULL.short_settings(), False),
     (walk_kernel, FULL_HEAD, FULL_HEAD.walk_settings(), False),
     (walk_kernel, FULL_CHANNEL, FULL_CHANNEL.walk_settings(), True),
     (output_kernel, FULL_HEAD, FULL_HEAD.output_settings(), False),
@@ -81,6 +82,15 @@ SLOW_CASES = [
     (scores_kernel, FULL_CHANNEL, FULL_CHANNEL.scores_settings(), False),
     (channel_gradients_kernel, FULL_CHANNEL, FULL_CHANNEL.channel_gradients_settings(), False),
 ]
+
+
+def test_the_carry_compiles() -> None:
+    constants = {"SIZE": 128 * 128, "V": 128, "CHANNEL": True, "REVERSE": True, "START": True, "END": True}
+    settings = CHANNEL.carry_settings()
+    arguments = {name: "i32" if name in WHOLE_NUMBERS else "*fp32" for name in carry_kernel.arg_names}
+    found = compile_for_sm90(carry_kernel, arguments, constants | {"BLOCK": settings["BLOCK"]}, settings["num_warps"], 1)
+    print(f"\ncarry_kernel: {settings}: {found}")
+    assert found.spilled_bytes == 0
 
 
 def check(found: Resources) -> None:

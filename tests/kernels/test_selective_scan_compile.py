@@ -13,7 +13,7 @@ if os.environ.get("TRITON_INTERPRET") == "1":
 
 from eigentrack.kernels.selective_scan_backward import backward_kernel
 from eigentrack.kernels.selective_scan_forward import forward_kernel
-from eigentrack.kernels.selective_scan_plan import CHUNK, Plan
+from eigentrack.kernels.selective_scan_plan import Plan
 from eigentrack.kernels.selective_scan_segments import join_kernel, summary_back_kernel, summary_kernel
 from eigentrack.spectrum import EigenRange
 from tests.kernels.sm90 import Resources, compile_for_sm90
@@ -30,8 +30,8 @@ def plan(size: int, eigenvalues: EigenRange = SIGNED) -> Plan:
 def compiled(kernel: Any, name: str, plan: Plan, activation: str) -> Resources:
     settings = plan.settings(name)
     rows = {f"{x}_row": plan.channels for x in ("x", "dt", "z")} | {f"{x}_row": plan.size for x in ("b", "c")}
-    flags = {"CHUNK": CHUNK, "PACKED": False, "SIZE": plan.channels * plan.size, **dict.fromkeys(FLAGS, True)}
-    constants = {**plan.constants(), **flags, **rows, **settings, "bounds": None}
+    flags = {"SIZE": plan.channels * plan.size, **dict.fromkeys(FLAGS, True)}
+    constants = {**plan.checkpointed(), **flags, **rows, **settings, "bounds": None}
     constants = {key: value for key, value in constants.items() if key in kernel.arg_names}
     whole_numbers = {"tokens", "time", "segments", "segment_length"}
     arguments = {key: "i32" if key in whole_numbers else "*fp32" for key in kernel.arg_names}
@@ -45,7 +45,7 @@ def compiled(kernel: Any, name: str, plan: Plan, activation: str) -> Resources:
     ("kernel", "name", "spills"),
     [
         (forward_kernel, "forward", 0),
-        (backward_kernel, "backward", 256),  # of 4 tokens' gates and states
+        (backward_kernel, "backward", 384),  # of 4 tokens' gates and states
         (summary_kernel, "summary", 0),
         (summary_back_kernel, "summary", 0),
         (join_kernel, "join", 0),

@@ -44,15 +44,15 @@ def test_wrong_bounds_are_an_error() -> None:
 
 
 def test_checkpoints_of_packed_sequences_never_meet() -> None:
-    """Unit u, which starts at token t, has its checkpoints from t // CHUNK + u on: the claim that the kernels rely on."""
+    """Sequence s, from token t on, has its checkpoints from t // CHUNK + s on: the claim that the kernels rely on."""
     plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
     choose = random.Random(0)
     for _ in range(200):
         lengths = [choose.choice([1, 2, 15, 16, 17, 31, 32, 33, 100]) for _ in range(choose.randint(1, 30))]
         bounds = [0, *itertools.accumulate(lengths)]
         free = 0
-        for unit, length in enumerate(lengths):
-            start = bounds[unit] // plans.CHUNK + unit
+        for sequence, length in enumerate(lengths):
+            start = bounds[sequence] // plans.CHUNK + sequence
             assert start >= free
             free = start + -(-length // plans.CHUNK)
         cu_seqlens = torch.tensor(bounds)
@@ -61,14 +61,24 @@ def test_checkpoints_of_packed_sequences_never_meet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "time", "channels", "segments"),
-    [(8, 2048, 2048, 1), (1024, 40, 256, 1), (1, 65536, 2048, 16), (1, 1, 2048, 1), (1, 300, 64, 2)],
+    ("batch", "time", "channels", "forward", "backward"),
+    [
+        (8, 2048, 4096, 1, 1),
+        (8, 2048, 2048, 1, 2),
+        (1024, 40, 256, 1, 1),
+        (1, 65536, 2048, 16, 16),
+        (1, 1, 2048, 1, 1),
+        (1, 300, 64, 2, 2),
+    ],
 )
-def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, segments: int) -> None:
+def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, forward: int, backward: int) -> None:
     plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
     plan = plans.Plan(batch, batch, time, channels, 16, False, SIGNED)
-    assert plan.segments == segments
-    assert plan.segments * plan.segment_length >= time > (plan.segments - 1) * plan.segment_length
+    for direction, expected in (("forward", forward), ("backward", backward)):
+        cut = plan.segments(direction)
+        assert cut.count == expected
+        assert cut.count * cut.length >= time > (cut.count - 1) * cut.length
+        assert cut.count == 1 or cut.length % plans.CHUNK == 0
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the tests run on the GPU itself")
@@ -78,6 +88,6 @@ def test_the_kernels_hold_under_the_interpreter() -> None:
     report = interpreted("-m", "pytest", "tests/recurrence/test_triton_selective_scan.py", *options)
     passed = re.search(r"(\d+) passed", report)
     assert passed is not None, "nothing ran"
-    assert int(passed[1]) >= 25
+    assert int(passed[1]) >= 20
     module = "tests.recurrence.test_triton_selective_scan"
     interpreted("-c", f"from {module} import test_no_graph_break_under_compile as test; test()")

@@ -60,9 +60,10 @@ class _GatedLinear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None) -> tuple[Tensor | None, ...]:
-        inputs, kept = ctx.saved_tensors[:INPUTS], ctx.saved_tensors[INPUTS:]
-        given = _or_zeros(dy, inputs[0], inputs[2]), _contiguous(dlast_state)
-        return *_all(kernels.backward(kernels.Inputs(*inputs), *kept, *given)), None
+        inputs = kernels.Inputs(*ctx.saved_tensors[:INPUTS])
+        scores, states = ctx.saved_tensors[INPUTS:]
+        dy, dlast_state = _or_zeros(dy, inputs.q, inputs.v), _contiguous(dlast_state)
+        return *_all(kernels.backward(inputs, scores, states, dy, dlast_state)), None
 
 
 def _all(out: kernels.Gradients) -> tuple[Tensor | None, ...]:
@@ -102,8 +103,9 @@ def _forward_fake(*inputs):  # type: ignore[no-untyped-def]
     " Tensor scores, Tensor states) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def _backward(dy, dlast_state, *inputs_and_kept):  # type: ignore[no-untyped-def]
-    inputs, kept = kernels.Inputs(*inputs_and_kept[:INPUTS]), with_gaps(inputs_and_kept[INPUTS:])
-    return no_gaps(dy, _all(kernels.backward(inputs, *kept, dy, dlast_state)))
+    scores, states = with_gaps(inputs_and_kept[INPUTS:])
+    inputs = kernels.Inputs(*inputs_and_kept[:INPUTS])
+    return no_gaps(dy, _all(kernels.backward(inputs, scores, states, dy, dlast_state)))
 
 
 @_backward.register_fake

@@ -61,15 +61,15 @@ class _SelectiveScan(torch.autograd.Function):
         out = kernels.forward(kernels.Inputs(*inputs), eigenvalues, save=True)  # type: ignore[arg-type]
         ctx.eigenvalues = eigenvalues
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs, out.checkpoints, out.products)
+        ctx.save_for_backward(*inputs, out.checkpoints)
         return out.y, out.last_state
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None) -> tuple[Tensor | None, ...]:
-        *inputs, checkpoints, products = ctx.saved_tensors
+        *inputs, checkpoints = ctx.saved_tensors
         dy, dlast_state = _or_zeros(dy, inputs[0]), _contiguous(dlast_state)
-        out = kernels.backward(kernels.Inputs(*inputs), ctx.eigenvalues, checkpoints, products, dy, dlast_state)
+        out = kernels.backward(kernels.Inputs(*inputs), ctx.eigenvalues, checkpoints, dy, dlast_state)
         return None, *_all(out), None
 
 
@@ -95,12 +95,12 @@ def _or_gap(x: Tensor) -> Tensor | None:
 
 
 @torch.library.custom_op(
-    "eigentrack::selective_scan", mutates_args=(), schema=f"({_SCHEMA}, bool save) -> (Tensor, Tensor, Tensor, Tensor)"
+    "eigentrack::selective_scan", mutates_args=(), schema=f"({_SCHEMA}, bool save) -> (Tensor, Tensor, Tensor)"
 )
 def _forward(*given):  # type: ignore[no-untyped-def]
     *inputs, low, high, save = given
     out = kernels.forward(kernels.Inputs(*inputs), EigenRange(low, high), save)
-    return out.y, out.last_state, *_no_gaps(out.y, out.checkpoints, out.products)
+    return out.y, out.last_state, *_no_gaps(out.y, out.checkpoints)
 
 
 @_forward.register_fake
@@ -108,24 +108,23 @@ def _forward_fake(*given):  # type: ignore[no-untyped-def]
     *rest, low, high, save = given
     inputs = kernels.Inputs(*rest)
     out = kernels.Outputs.allocate(inputs.plan(EigenRange(low, high)), inputs, save)
-    return out.y, out.last_state, *_no_gaps(out.y, out.checkpoints, out.products)
+    return out.y, out.last_state, *_no_gaps(out.y, out.checkpoints)
 
 
 @torch.library.custom_op(
     "eigentrack::selective_scan_backward",
     mutates_args=(),
-    schema=f"(Tensor dy, Tensor? dlast_state, Tensor checkpoints, Tensor products, {_SCHEMA})"
+    schema=f"(Tensor dy, Tensor? dlast_state, Tensor checkpoints, {_SCHEMA})"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
-def _backward(dy, dlast_state, checkpoints, products, *given):  # type: ignore[no-untyped-def]
+def _backward(dy, dlast_state, checkpoints, *given):  # type: ignore[no-untyped-def]
     *inputs, low, high = given
-    eigenvalues = EigenRange(low, high)
-    out = kernels.backward(kernels.Inputs(*inputs), eigenvalues, checkpoints, _or_gap(products), dy, dlast_state)
+    out = kernels.backward(kernels.Inputs(*inputs), EigenRange(low, high), checkpoints, dy, dlast_state)
     return _no_gaps(dy, *_all(out))
 
 
 @_backward.register_fake
-def _backward_fake(dy, dlast_state, checkpoints, products, *given):  # type: ignore[no-untyped-def]
+def _backward_fake(dy, dlast_state, checkpoints, *given):  # type: ignore[no-untyped-def]
     return _no_gaps(dy, *_all(kernels.Gradients.allocate(kernels.Inputs(*given[:_INPUTS]))))
 
 
@@ -137,9 +136,9 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 
 
 def _differentiate(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    *inputs, checkpoints, products = ctx.saved_tensors
+    *inputs, checkpoints = ctx.saved_tensors
     dy, dlast_state = _or_zeros(dy, inputs[0]), _contiguous(dlast_state)
-    found = torch.ops.eigentrack.selective_scan_backward(dy, dlast_state, checkpoints, products, *inputs, *ctx.ends)
+    found = torch.ops.eigentrack.selective_scan_backward(dy, dlast_state, checkpoints, *inputs, *ctx.ends)
     return *(_or_gap(x) for x in found), None, None, None, None
 
 
