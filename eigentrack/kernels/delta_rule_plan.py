@@ -129,7 +129,7 @@ class Plan:
         if not self.half:
             return {"BV": 16, "num_warps": 2, "num_stages": 1}
         programs = self.sequences * self.heads * -(-self.value_dim // 64)
-        return {"BV": 64 if programs >= PROGRAMS_WANTED else 16, "num_warps": 4, "num_stages": 1 if self.single else 3}
+        return {"BV": 64 if programs >= PROGRAMS_WANTED else 16, "num_warps": 4, "num_stages": 3}
 
     def gradients_settings(self) -> dict[str, int]:
         if not self.half:

@@ -33,4 +33,4 @@ def _capturing(x: Tensor) -> bool:
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-GATED_LINEAR_KERNEL = Kernel(load, refusal, automatic=False)
+GATED_LINEAR_KERNEL = Kernel(load, refusal, automatic=True)

@@ -48,4 +48,4 @@ def _capturing(x: Tensor) -> bool:
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-SELECTIVE_SCAN_KERNEL = Kernel(load, refusal, automatic=False)
+SELECTIVE_SCAN_KERNEL = Kernel(load, refusal, automatic=True)
