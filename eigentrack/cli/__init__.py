@@ -44,9 +44,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
 for name, command in COMMANDS.items():
     app.command(name)(command)
 
-# torch's threads must not spin while they wait: beside another busy process that made the demo ten times slower
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
 
 def main() -> None:
     """Runs the command line; a bad value becomes one line, never a trace (set EIGENTRACK_TRACE=1 to see it)."""

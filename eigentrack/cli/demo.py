@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from eigentrack.cli.console import AsJson, err, out
@@ -31,17 +31,14 @@ def demo(
     from eigentrack.experiments import parity_twins
 
     cells = parity_twins.twins(seed)
-    outcomes: list[Outcome] = []
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"), TimeRemainingColumn()
     with Progress(*columns, console=err, disable=as_json) as progress:
-        bars = [progress.add_task(cell.name, total=cell.training.steps, start=False, loss="") for cell in cells]
-        for bar, cell in zip(bars, cells, strict=True):
-            progress.start_task(bar)
+        bars = [progress.add_task(cell.name, total=cell.training.steps, loss="") for cell in cells]
 
-            def report(step: int, loss: float, bar: TaskID = bar) -> None:
-                progress.update(bar, completed=step + 1, loss=f"loss {loss:.3f}")
+        def report(number: int, step: int, loss: float) -> None:
+            progress.update(bars[number], completed=step + 1, loss=f"loss {loss:.3f}")
 
-            outcomes.append(parity_twins.run_twin(cell, report))
+        outcomes = parity_twins.run_twins(cells, report)
     numbers, picture = parity_twins.write_report(outcomes, folder)
     if as_json:
         out.print_json(json.dumps(parity_twins.to_json(outcomes)))

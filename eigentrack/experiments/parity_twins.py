@@ -5,8 +5,12 @@ The twins differ in nothing but the range: same weights at the start, same batch
 
 from __future__ import annotations
 
+import multiprocessing
+import queue
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -94,6 +98,23 @@ def run_twin(twin: Twin, report: Callable[[int, float], None] | None = None) -> 
     # the test bits come from a seed that no training run of this experiment uses
     curve = length_curve(model, twin.task, LONGEST, sequences=256, seed=10**6 + twin.training.seed)
     return Outcome(twin, tuple(curve.accuracy.tolist()), time.perf_counter() - start)
+
+
+def run_twins(cells: list[Twin], report: Callable[[int, int, float], None], workers: int = 2) -> list[Outcome]:
+    """Several at a time, one thread each: their tensors are too small for two. `report(number of the twin, step, loss)`."""
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
+        steps = manager.Queue()
+        jobs = [pool.submit(_run_by_itself, number, cell, steps) for number, cell in enumerate(cells)]
+        while not (all(job.done() for job in jobs) and steps.empty()):
+            with suppress(queue.Empty):
+                report(*steps.get(timeout=0.1))
+        return [job.result() for job in jobs]
+
+
+def _run_by_itself(number: int, twin: Twin, steps: Any) -> Outcome:
+    torch.set_num_threads(1)
+    return run_twin(twin, lambda step, loss: steps.put((number, step, loss)))
 
 
 def claim_holds(outcomes: list[Outcome]) -> bool:

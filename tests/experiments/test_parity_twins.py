@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from eigentrack.experiments.parity_twins import LONGEST, NARROW, WIDE, Outcome, claim_holds, run_twin, twins, write_report
+from eigentrack.experiments.parity_twins import (
+    LONGEST,
+    NARROW,
+    WIDE,
+    Outcome,
+    claim_holds,
+    run_twin,
+    run_twins,
+    twins,
+    write_report,
+)
 from eigentrack.spectrum import EigenRange
 
 
@@ -42,6 +52,14 @@ def test_the_report_says_where_it_comes_from(tmp_path: Path) -> None:
     assert report["results"][1]["scaled_accuracy"] == pytest.approx(0.0)
     assert report["claim_holds"] is False
     assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_twins_side_by_side_are_the_twins_alone() -> None:
+    cells = [replace(cell, training=replace(cell.training, steps=2, warmup=1)) for cell in twins(0)[2:]]
+    reports: list[tuple[int, int]] = []
+    together = run_twins(cells, lambda number, step, loss: reports.append((number, step)))
+    assert sorted(reports) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [found.accuracy for found in together] == [run_twin(cell).accuracy for cell in cells]
 
 
 @pytest.mark.slow
