@@ -180,6 +180,10 @@ def test_only_the_backward_pass_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(1, 33, 5, 3, SIGNED)
     monkeypatch.setattr(plans, "SHORTEST_SEGMENT", 16)
     monkeypatch.setitem(plans.CUT_BELOW, "forward", 0)
+    x, _, b, *_ = case.draw()
+    plan = plans.Plan.of(x, b, None, case.eigenvalues)
+    assert plan.segments("forward").count == 1
+    assert plan.segments("backward").count > 1
     compare(case, torch.float32, "reference")
 
 
