@@ -19,6 +19,7 @@ from eigentrack.cli.console import err, out
 from eigentrack.cli.demo import demo
 from eigentrack.cli.evaluate import evaluate
 from eigentrack.cli.explain import explain
+from eigentrack.cli.lm import lm_app
 from eigentrack.cli.reproduce import reproduce
 from eigentrack.cli.train import train
 
@@ -43,6 +44,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)
+app.add_typer(lm_app)
 
 
 def main() -> None:

@@ -1,0 +1,12 @@
+"""eigentrack lm: prepare, train, evaluate, generate, convert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+lm_app = typer.Typer(name="lm", help="Language models, from a folder of text to a model that writes.", no_args_is_help=True)
+LM_COMMANDS: dict[str, Callable[..., None]] = {}
+for name, command in LM_COMMANDS.items():
+    lm_app.command(name)(command)
