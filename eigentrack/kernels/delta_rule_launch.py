@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from eigentrack.kernels.chunk_table import ChunkTable
 from eigentrack.kernels.delta_rule_backward import gates_kernel, gradients_kernel, walk_back_kernel
 from eigentrack.kernels.delta_rule_forward import prepare_kernel, walk_kernel
-from eigentrack.kernels.delta_rule_plan import ChunkTable, Plan
+from eigentrack.kernels.delta_rule_plan import Plan
 from eigentrack.kernels.delta_rule_short import short_backward_kernel, short_forward_kernel
 from eigentrack.kernels.delta_rule_step import step_kernel
 
@@ -126,7 +127,7 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
             **plan.short_settings(),
         )
         return out
-    table, kept = ChunkTable.of(plan, inputs.cu_seqlens), out.saved
+    table, kept = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots), out.saved
     from_start, to_end = _decays(kept)
     prepare_kernel[(plan.slots * plan.heads,)](
         *(inputs.q, inputs.k, inputs.beta, inputs.gate, kept.inverse, kept.scores, from_start, to_end),
@@ -168,7 +169,7 @@ def backward(inputs: Inputs, saved: Saved, dy: Tensor, dlast_state: Tensor | Non
             **plan.short_settings(),
         )
         return out
-    table = ChunkTable.of(plan, inputs.cu_seqlens)
+    table = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots)
     from_start, to_end = _decays(saved)
     states = (plan.slots, plan.heads, plan.key_dim, plan.value_dim)
     dstates = inputs.q.new_empty(states, dtype=plan.operand) if has_last or not plan.single else None

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped"
-"""How a delta rule is cut into programs: sizes of chunks and blocks, launch settings, and where packed chunks begin.
+"""How a delta rule is cut into programs: sizes of chunks and blocks, and launch settings.
 
 C rows a chunk: C // n tokens of n factors each. A slot is the place of one chunk in the tensors that hold one entry a chunk.
 """
@@ -138,26 +138,6 @@ class Plan:
 
     def gates_settings(self) -> dict[str, int]:
         return {"BT": 32, "num_warps": 4, "num_stages": 1}
-
-
-@dataclass(frozen=True)
-class ChunkTable:
-    """For packed sequences: the slot of each sequence's first chunk [S + 1], and the sequence of each slot [slots]."""
-
-    bounds: Tensor | None
-    chunk_starts: Tensor | None
-    chunk_sequence: Tensor | None
-
-    @staticmethod
-    def of(plan: Plan, cu_seqlens: Tensor | None) -> ChunkTable:
-        """Computed on the GPU, without waiting for it. A slot that is not used lies past the end of the last sequence."""
-        if cu_seqlens is None:
-            return ChunkTable(None, None, None)
-        chunks = (cu_seqlens.diff() + plan.tokens - 1) // plan.tokens
-        starts = torch.cat([chunks.new_zeros(1), chunks.cumsum(0)])
-        slots = torch.arange(plan.slots, device=cu_seqlens.device)
-        sequence = torch.searchsorted(starts[1:], slots, right=True).clamp_max(plan.sequences - 1)
-        return ChunkTable(cu_seqlens, starts, sequence)
 
 
 def _power_of_two(size: int) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from eigentrack.layers.short_convolution import ShortConvolution
 from eigentrack.layers.validation import check_backend, require_positive
-from eigentrack.recurrence.dispatch import state_dtype
+from eigentrack.recurrence.dispatch import STEP, state_dtype
 from eigentrack.spectrum import EigenRange
 
 
@@ -57,10 +57,11 @@ class Mixer(nn.Module, ABC):
         return self._mix(x, self._state_for(x, state, cu_seqlens), cu_seqlens, self.backend)
 
     def step(self, x: Float[Tensor, "B d"], state: MixerState | None = None) -> tuple[Float[Tensor, "B d"], MixerState]:
-        """One token for each sequence: one turn of the reference loop."""
+        """One token for each sequence: one kernel on a GPU, else one turn of the reference loop."""
         if x.ndim != 2 or x.shape[-1] != self.d_model:
             raise ValueError(f"{type(self).__name__}: a step takes [batch, {self.d_model}], got {list(x.shape)}")
-        y, state = self._mix(x[:, None], self._state_for(x, state, None), None, "reference")
+        backend = STEP if self.backend in ("auto", "triton") else "reference"
+        y, state = self._mix(x[:, None], self._state_for(x, state, None), None, backend)
         return y[:, 0], state
 
     @abstractmethod

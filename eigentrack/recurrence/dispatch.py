@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 BACKENDS = ("auto", "reference", "chunked", "triton")
+STEP = "step"  # of a layer, for one token: the kernel where there is one, else a turn of the reference
 
 _TRITON_IS_INSTALLED = importlib.util.find_spec("triton") is not None
 
@@ -53,7 +54,7 @@ def execute(
 ) -> tuple[Tensor, Any]:
     """`zero_state` makes the state that None stands for; an op that never gives None needs none."""
     first = next(x for x in sequences if x is not None)
-    if kernel is not None and (backend == "triton" or (backend == "auto" and kernel.automatic)):
+    if kernel is not None and (backend == "triton" or (backend in ("auto", STEP) and kernel.automatic)):
         given = {"initial_state": initial_state, "cu_seqlens": cu_seqlens, **constants}
         refusal = _no_triton(first) or kernel.refusal(*sequences, **given)
         if refusal is None:
@@ -61,6 +62,8 @@ def execute(
         if backend == "triton":
             _say_once(f"{op}: backend 'triton' {refusal}; 'chunked' runs instead")
             backend = "chunked"
+    if backend == STEP:
+        backend = "reference"
     run = choose_backend(op, backends, backend, ["triton"] if kernel is not None else [])
     state = zero_state() if initial_state is None and zero_state is not None else initial_state
     dtype = state_dtype(*sequences, *(state if isinstance(state, tuple) else [state]))

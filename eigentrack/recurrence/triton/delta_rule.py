@@ -21,8 +21,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from eigentrack.kernels import delta_rule_launch as kernels
+
+ALIGNED = 4  # rows of bfloat16 that cannot be copied by 8 bytes would reach the tensor cores through registers (see the plan)
 
 
 def delta_rule(
@@ -35,6 +38,13 @@ def delta_rule(
     initial_state: Float[Tensor, "S H K V"] | None,
     cu_seqlens: Tensor | None,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
+    key_dim, value_dim = q.shape[-1], v.shape[-1]
+    key_gap, value_gap = -key_dim % ALIGNED, -value_dim % ALIGNED
+    if (key_gap or value_gap) and all(x.dtype == torch.bfloat16 for x in (q, k, v)):  # columns of zeros change nothing
+        wide = None if initial_state is None else F.pad(initial_state, (0, value_gap, 0, key_gap))
+        q, k, v = F.pad(q, (0, key_gap)), F.pad(k, (0, key_gap)), F.pad(v, (0, value_gap))
+        y, last_state = delta_rule(q, k, v, beta, gate, initial_state=wide, cu_seqlens=cu_seqlens)
+        return y[..., :value_dim], last_state[..., :key_dim, :value_dim]
     given = (q, k, v, beta, gate, None if initial_state is None else initial_state.float())
     save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
     bounds = None if cu_seqlens is None else cu_seqlens.to(q.device, torch.int64)

@@ -10,8 +10,6 @@ from eigentrack.recurrence.packing import sequence_lengths
 
 LARGEST_KEY = 128  # a program holds all of K; the kernels compile for 256, but give wrong values on Hopper
 MOST_FACTORS = 32  # a chunk holds whole tokens
-ONE_CHUNK, WIDEST_SHORT = 64, 64  # factors and K, V that a single launch takes whole
-ALIGNED = 4  # rows of bfloat16 that cannot be copied by 8 bytes go through registers, where the tensor cores may misread them
 
 
 def refusal(
@@ -34,19 +32,9 @@ def refusal(
         return f"takes keys of up to {LARGEST_KEY} entries, and K={k.shape[-1]}"
     if k.shape[-2] > MOST_FACTORS:
         return f"takes up to {MOST_FACTORS} factors a token, and n={k.shape[-2]}"
-    if all(x.dtype == torch.bfloat16 for x in (q, k, v)) and not _short(k, v, cu_seqlens):
-        if k.shape[-1] % ALIGNED or v.shape[-1] % ALIGNED:
-            return f"takes bfloat16 with K and V that are multiples of {ALIGNED}, and K={k.shape[-1]}, V={v.shape[-1]}"
-        if k.shape[1] * k.shape[-2] <= ONE_CHUNK and cu_seqlens is None:
-            return f"takes bfloat16 with K or V above {WIDEST_SHORT} for more than {ONE_CHUNK} factors only"
     if not torch.compiler.is_compiling() and not (cu_seqlens is not None and _capturing(q)):
         sequence_lengths(q.shape[0], q.shape[1], cu_seqlens)  # reads the bounds, so the CPU waits; wrong ones are an error
     return None
-
-
-def _short(k: Tensor, v: Tensor, cu_seqlens: Tensor | None) -> bool:
-    fits = k.shape[1] * k.shape[-2] <= ONE_CHUNK and max(k.shape[-1], v.shape[-1]) <= WIDEST_SHORT
-    return fits and cu_seqlens is None
 
 
 def load() -> Backend:
@@ -59,4 +47,4 @@ def _capturing(x: Tensor) -> bool:
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-DELTA_RULE_KERNEL = Kernel(load, refusal, automatic=False)
+DELTA_RULE_KERNEL = Kernel(load, refusal, automatic=True)
