@@ -83,8 +83,9 @@ def mamba_scan(batch: int) -> Step:
     from mamba_ssm.ops.triton.selective_state_update import selective_state_update
 
     given, log_decay, skip = scan_operands(batch)
+    x, dt, bias = given["x"], given["dt"], torch.zeros(CHANNELS, device="cuda")  # without a bias it fails
     return lambda state: selective_state_update(
-        state, given["x"], given["dt"], log_decay, given["b"], given["c"], D=skip, z=given["z"]
+        state, x, dt, log_decay, given["b"], given["c"], D=skip, z=given["z"], dt_bias=bias
     )
 
 

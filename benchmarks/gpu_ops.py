@@ -92,18 +92,15 @@ def flash_linear_attention(x: Operands) -> Run:
     from fla.ops.gated_delta_product import chunk_gated_delta_product
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
 
+    # its layout [B, T n, H, ·] in leaves of its own, made once, outside the clock
     factors = x.k.shape[3]
-    if factors == 1:
-        k, v, beta = x.k[:, :, :, 0], x.v[:, :, :, 0], x.beta[:, :, :, 0]
-        if x.gate is None:
-            return lambda: chunk_delta_rule(x.q, k, v, beta, scale=1.0)[0]
-        return lambda: chunk_gated_delta_rule(x.q, k, v, x.gate.log(), beta, scale=1.0)[0]
-
-    # its layout, made once outside the clock: [B, T n, H, ·]
-    k, v = (y.detach().transpose(2, 3).flatten(1, 2).contiguous().requires_grad_() for y in (x.k, x.v))
-    beta = x.beta.detach().transpose(2, 3).flatten(1, 2).contiguous().requires_grad_()
+    k, v, beta = (y.detach().transpose(2, 3).flatten(1, 2).contiguous().requires_grad_() for y in (x.k, x.v, x.beta))
     log_gate = None if x.gate is None else x.gate.detach().log().requires_grad_()
-    return lambda: chunk_gated_delta_product(x.q, k, v, log_gate, beta, factors, scale=1.0)[0]
+    if factors > 1:
+        return lambda: chunk_gated_delta_product(x.q, k, v, log_gate, beta, factors, scale=1.0)[0]
+    if log_gate is None:
+        return lambda: chunk_delta_rule(x.q, k, v, beta, scale=1.0)[0]
+    return lambda: chunk_gated_delta_rule(x.q, k, v, log_gate, beta, scale=1.0)[0]
 
 
 def measure(make: Callable[[Operands], Run], x: Operands) -> dict[str, float]:

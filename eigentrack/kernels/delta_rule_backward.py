@@ -32,7 +32,8 @@ from eigentrack.kernels.delta_rule_chunk import (
 from eigentrack.kernels.delta_rule_forward import locate_chunk, locate_sequence
 
 
-@triton.jit
+# `time` is not specialised: compiled for a time of 1 the loop over chunks dissolves, and its products went wrong on Hopper
+@triton.jit(do_not_specialize=["time"])
 def walk_back_kernel(
     q,
     k,

@@ -109,7 +109,8 @@ def prepare_kernel(
             tl.store(to_end + vector, last_row(b_decay, C))
 
 
-@triton.jit
+# `time` is not specialised: compiled for a time of 1 the loop over chunks dissolves, and its products went wrong on Hopper
+@triton.jit(do_not_specialize=["time"])
 def walk_kernel(
     q,
     k,

@@ -87,3 +87,9 @@ def test_a_product_of_registers_is_seen() -> None:
     """The check can fail: four warps and 64 rows put the products of the short kernel at risk."""
     found = compiled(short_forward_kernel, SHORT, {"num_warps": 4, "num_stages": 1})
     assert found.wgmma_from_registers > 0
+
+
+@pytest.mark.parametrize("kernel", [walk_kernel, walk_back_kernel])
+def test_a_time_of_one_gets_no_kernel_of_its_own(kernel: Any) -> None:
+    """Its loop over chunks would dissolve; that build read wild addresses on the card."""
+    assert [parameter.name for parameter in kernel.params if parameter.do_not_specialize] == ["time"]
