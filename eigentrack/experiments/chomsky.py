@@ -39,9 +39,8 @@ PAPER = Settings(
 )
 SHORT = replace(
     PAPER,
-    training=replace(PAPER.training, steps=10_000, warmup=1000),
+    training=replace(PAPER.training, steps=5000, batch=256, warmup=500),
     rates=(1e-2, 1e-3),
-    test=replace(PAPER.test, far=10_000),
     pilot=True,
 )
 SMOKE = replace(
