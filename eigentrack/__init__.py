@@ -11,6 +11,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from eigentrack.lm.hugging_face import EigentrackConfig as EigentrackConfig
+    from eigentrack.lm.hugging_face import EigentrackForCausalLM as EigentrackForCausalLM
     from eigentrack.models import ModelConfig as ModelConfig
     from eigentrack.models import SequenceModel as SequenceModel
     from eigentrack.models import load_model as load_model
@@ -21,6 +23,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "EigenRange": "eigentrack.spectrum",
+    "EigentrackConfig": "eigentrack.lm.hugging_face",
+    "EigentrackForCausalLM": "eigentrack.lm.hugging_face",
     "ModelConfig": "eigentrack.models",
     "SequenceModel": "eigentrack.models",
     "load_model": "eigentrack.models",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -84,7 +84,7 @@ def train(
                 "telemetry_every": telemetry_every,
             }
         )
-    with TrainingBar(run_config.training.steps) as bar:
+    with TrainingBar(run_config.training.steps, _said) as bar:
         result = run_training(
             run_config,
             folder,
@@ -99,6 +99,10 @@ def train(
     verdict = "solved" if result.solved else "not solved"
     out.print(f"{verdict} after {result.steps} steps, validation accuracy {result.validation_accuracy:.4f}", highlight=False)
     out.print(f"model: {folder / 'model'}", markup=False, highlight=False)
+
+
+def _said(metrics: dict[str, Any]) -> str:
+    return f"loss {metrics['loss']:.4f}  accuracy {metrics['accuracy']:.3f}"
 
 
 def _refuse_flags(context: typer.Context, stored: Path, except_for: tuple[str, ...]) -> None:

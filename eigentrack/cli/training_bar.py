@@ -1,7 +1,8 @@
-"""The progress bar of a training run: loss, accuracy, steps a second, time left."""
+"""The progress bar of a training run: what it says of a step, steps a second, time left."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -17,10 +18,13 @@ class _StepsPerSecond(TextColumn):
 
 
 class TrainingBar:
-    def __init__(self, steps: int) -> None:
+    """`describe(metrics)` is what it says of a step; the last validation stays in sight."""
+
+    def __init__(self, steps: int, describe: Callable[[dict[str, Any]], str], *, shown: bool = True) -> None:
         columns = BarColumn(), TextColumn("{task.completed}/{task.total}  {task.fields[said]}"), _StepsPerSecond("")
-        self._progress = Progress(*columns, TimeRemainingColumn(), console=err)
+        self._progress = Progress(*columns, TimeRemainingColumn(), console=err, disable=not shown)
         self._bar = self._progress.add_task("", total=steps, said="")
+        self._describe = describe
         self._started = False
         self._validation = ""
 
@@ -35,10 +39,10 @@ class TrainingBar:
         if not self._started:  # a resumed run did not just now take the steps before
             self._progress.reset(self._bar, completed=step - 1)
             self._started = True
-        if "validation_accuracy" in metrics:
-            self._validation = f"  validation {metrics['validation_accuracy']:.3f}"
-        said = f"loss {metrics['loss']:.4f}  accuracy {metrics['accuracy']:.3f}{self._validation}"
-        self._progress.update(self._bar, completed=step, said=said)
+        for name, value in metrics.items():
+            if name.startswith("validation_"):
+                self._validation = f"  validation {value:.3f}"
+        self._progress.update(self._bar, completed=step, said=self._describe(metrics) + self._validation)
 
     def say(self, text: str) -> None:
         self._progress.console.print(text, markup=False, highlight=False)

@@ -11,18 +11,30 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eigentrack.layers.mixer import Mixer, MixerState
+from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.validation import head_width
 from eigentrack.recurrence.packing import sequence_lengths
 
 
 class Attention(Mixer):
-    def __init__(self, d_model: int, *, heads: int = 4, rotary_base: float = 10_000.0) -> None:
+    """`rotary_base=None` has no positions but those that the causal mask gives; `key_norm` is over all heads, as OLMo's."""
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        heads: int = 4,
+        rotary_base: float | None = 10_000.0,
+        key_norm: bool = False,
+        norm_eps: float = 1e-5,
+    ) -> None:
         width = head_width(d_model, heads)
-        if width % 2:
+        if width % 2 and rotary_base is not None:
             raise ValueError(f"rotary positions turn pairs of channels: d_model/heads={width} must be even")
         super().__init__(d_model)
         self.heads, self.width, self.rotary_base = heads, width, rotary_base
         self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=False)
+        self.query_norm, self.key_norm = (RMSNorm(d_model, eps=norm_eps) if key_norm else nn.Identity() for _ in range(2))
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
 
     def initial_state(self, sequences: int) -> MixerState:
@@ -32,7 +44,8 @@ class Attention(Mixer):
     def _mix(
         self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
-        q, k, v = self.qkv_proj(x).unflatten(-1, (3, self.heads, self.width)).unbind(2)
+        q, k, v = self.qkv_proj(x).chunk(3, dim=-1)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in (self.query_norm(q), self.key_norm(k), v))
         if cu_seqlens is None:
             y, memory = self._attend(q, k, v, *state.memory)
         else:
@@ -71,6 +84,8 @@ class Attention(Mixer):
         return y.transpose(1, 2), (all_k, all_v, torch.cat([held, new], dim=1))
 
     def _turn(self, x: Float[Tensor, "B T H D"], position: Int[Tensor, "B T"]) -> Float[Tensor, "B T H D"]:
+        if self.rotary_base is None:
+            return x
         half = self.width // 2
         speed = self.rotary_base ** -(torch.arange(half, dtype=torch.float64, device=x.device) / half)
         angle = (position[..., None] * speed)[:, :, None]  # [B, T, 1, D/2]; float64: position × speed is large

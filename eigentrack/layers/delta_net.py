@@ -18,6 +18,7 @@ from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive
+from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import delta_rule
 from eigentrack.spectrum import EigenRange
 
@@ -40,6 +41,7 @@ class DeltaNet(LinearMixer):
         value_dim: int | None = None,
         householders: int = 1,
         eigenvalues: EigenRange = EigenRange(-1, 1),
+        widened_from: EigenRange | None = None,
         gate: EigenRange | None = None,
         conv: int = 4,
         key_norm: bool = True,
@@ -63,6 +65,7 @@ class DeltaNet(LinearMixer):
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.beta_proj = nn.Linear(d_model, heads * householders, bias=False)
+        self.widening = optional_widening(widened_from, eigenvalues, d_model, heads * householders)
         if gate is not None:
             self.gate_proj = nn.Linear(d_model, heads, bias=False)
             self.gate_log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
@@ -127,12 +130,18 @@ class DeltaNet(LinearMixer):
         q = q.unflatten(-1, (self.heads, self.key_dim))
         k = k.unflatten(-1, (self.heads, self.householders, self.key_dim))
         v = v.unflatten(-1, (self.heads, self.householders, self.value_dim))
-        beta = self.eigenvalues.beta(gate_precision(self.beta_proj(x)).unflatten(-1, (self.heads, self.householders)))
+        beta = self._beta(x).unflatten(-1, (self.heads, self.householders))
         if self.bare:
             return q, k, v, beta, window
         if self.key_norm:
             q, k, beta = unit(gate_precision(q)).to(q.dtype), *_rounded(unit(gate_precision(k)), k.dtype, beta)
         return q * self.key_dim**-0.5, k, v, beta, window
+
+    def _beta(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T Hn"]:
+        logits = gate_precision(self.beta_proj(x))
+        if self.widening is None:
+            return self.eigenvalues.beta(logits)
+        return self.widening.beta(self.widening.before.beta(logits), gate_precision(self.widening.shift(x)))
 
     def _gate(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H"] | None:
         if self.gate is None:

@@ -15,6 +15,7 @@ from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive
+from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import gated_linear
 from eigentrack.spectrum import EigenRange
 
@@ -37,6 +38,7 @@ class GLA(LinearMixer):
         gate_rank: int = 16,
         gate_temperature: float = 16.0,
         eigenvalues: EigenRange = EigenRange(-1, 1),
+        widened_from: EigenRange | None = None,
         conv: int = 0,
         key_norm: bool = False,
         learn_initial_state: bool = False,
@@ -57,6 +59,7 @@ class GLA(LinearMixer):
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.gate_proj = nn.Sequential(nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, heads * key_dim))
+        self.widening = optional_widening(widened_from, eigenvalues, d_model, heads)
         self.output_gate_proj = None if bare else nn.Linear(d_model, heads * value_dim, bias=False)
         self.norm = nn.Identity() if bare else RMSNorm(value_dim, eps=norm_eps)
         self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
@@ -94,6 +97,10 @@ class GLA(LinearMixer):
 
     def _eigenvalue(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H K"]:
         logits = gate_precision(self.gate_proj(x)).unflatten(-1, (self.heads, -1))
-        if self.gate_temperature == 1:
-            return self.eigenvalues.eigenvalue(torch.sigmoid(logits))  # exactly ½ at 0
-        return self.eigenvalues.eigenvalue(torch.exp(F.logsigmoid(logits) / self.gate_temperature))
+        tempered = self.gate_temperature != 1
+        gate = torch.exp(F.logsigmoid(logits) / self.gate_temperature) if tempered else torch.sigmoid(logits)  # exactly ½ at 0
+        if self.widening is None:
+            return self.eigenvalues.eigenvalue(gate)
+        return self.widening.eigenvalue(
+            self.widening.before.eigenvalue(gate), gate_precision(self.widening.shift(x))[..., None]
+        )

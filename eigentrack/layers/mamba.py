@@ -1,6 +1,6 @@
 """Mamba: a_t = range(exp(Δ_t A)),  h_t = a_t h_{t-1} + Δ_t B_t x_t,  y_t = (Σ_n C_t h_t + D x_t) silu(z_t), channel by channel.
 
-B batch  T time  D channels  N state size
+B batch  T time  D channels  N state size  R rank of Δ
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import require_positive
-from eigentrack.recurrence import selective_scan
+from eigentrack.layers.widening import optional_widening
+from eigentrack.recurrence import gated_linear, selective_scan
 from eigentrack.spectrum import EigenRange
 
 
@@ -32,6 +33,7 @@ class Mamba(LinearMixer):
         expand: int = 2,
         dt_rank: int | None = None,
         eigenvalues: EigenRange = EigenRange(-1, 1),
+        widened_from: EigenRange | None = None,
         conv: int = 4,
         conv_bias: bool = True,
         key_norm: bool = False,
@@ -52,6 +54,7 @@ class Mamba(LinearMixer):
         nn.init.uniform_(self.dt_proj.weight, -(dt_rank**-0.5), dt_rank**-0.5)
         self.dt_proj.bias.data = initial_time_step_bias(channels)
         self.log_rate = nn.Parameter(torch.arange(1.0, state_size + 1).log().repeat(channels, 1))  # A = -exp(log_rate)
+        self.widening = optional_widening(widened_from, eigenvalues, dt_rank, channels)  # reads what Δ reads
         self.skip = nn.Parameter(torch.ones(channels))
         self.out_proj = nn.Linear(channels, d_model, bias=False)
 
@@ -59,7 +62,20 @@ class Mamba(LinearMixer):
         self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         u, z, window = self._inputs(x, state.window, cu_seqlens)
-        dt, b, c = self._selection(u)
+        dt, b, c, features = self._selection(u)
+        if self.widening is not None:  # the scan makes its eigenvalues itself: these are made here
+            one_value = state.memory[0][..., None]  # [B, D, N, 1]
+            y, memory = gated_linear(
+                c[:, :, None].expand(*u.shape, -1),
+                b[:, :, None].expand(*u.shape, -1),
+                (dt * u)[..., None],
+                self._eigenvalue(dt, features),
+                initial_state=one_value,
+                cu_seqlens=cu_seqlens,
+                backend=backend,
+            )
+            y = (y[..., 0] + self.skip * u) * F.silu(z)
+            return self.out_proj(y.to(x.dtype)), MixerState((memory[..., 0],), window)
         y, memory = selective_scan(
             *(u, dt, b, c, z),
             log_decay=self._log_decay(),
@@ -80,8 +96,8 @@ class Mamba(LinearMixer):
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> dict[str, Tensor]:
         u, _, _ = self._inputs(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
-        dt, _, _ = self._selection(u)
-        return {"eigenvalue": self.eigenvalues.eigenvalue(torch.exp(dt[..., None] * self._log_decay()))}
+        dt, _, _, features = self._selection(u)
+        return {"eigenvalue": self._eigenvalue(dt, features)}
 
     def _inputs(
         self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None
@@ -92,11 +108,19 @@ class Mamba(LinearMixer):
 
     def _selection(
         self, u: Float[Tensor, "B T D"]
-    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T N"], Float[Tensor, "B T N"]]:
-        dt, b, c = self.x_proj(u).split(self._widths, dim=-1)
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T N"], Float[Tensor, "B T N"], Float[Tensor, "B T R"]]:
+        """Δ, B, C, and the few features that Δ is made of."""
+        features, b, c = self.x_proj(u).split(self._widths, dim=-1)
         # the bias is added in the state's precision: Δ must be able to vanish, and to reach the range's end
-        logits = gate_precision(dt @ self.dt_proj.weight.mT) + self.dt_proj.bias
-        return F.softplus(logits), unit(b) if self.key_norm else b, c
+        logits = gate_precision(features @ self.dt_proj.weight.mT) + self.dt_proj.bias
+        return F.softplus(logits), unit(b) if self.key_norm else b, c, features
+
+    def _eigenvalue(self, dt: Float[Tensor, "B T D"], features: Float[Tensor, "B T R"]) -> Float[Tensor, "B T D N"]:
+        gate = torch.exp(dt[..., None] * self._log_decay())
+        if self.widening is None:
+            return self.eigenvalues.eigenvalue(gate)
+        shift = gate_precision(self.widening.shift(features))[..., None]  # one for all N of a channel
+        return self.widening.eigenvalue(self.widening.before.eigenvalue(gate), shift)
 
     def _log_decay(self) -> Float[Tensor, "D N"]:
         return -torch.exp(gate_precision(self.log_rate))

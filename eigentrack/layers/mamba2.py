@@ -16,6 +16,7 @@ from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import require_positive
+from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import gated_linear
 from eigentrack.spectrum import EigenRange
 
@@ -32,6 +33,7 @@ class Mamba2(LinearMixer):
         expand: int = 2,
         groups: int = 1,
         eigenvalues: EigenRange = EigenRange(-1, 1),
+        widened_from: EigenRange | None = None,
         conv: int = 4,
         conv_bias: bool = True,
         key_norm: bool = False,
@@ -53,6 +55,7 @@ class Mamba2(LinearMixer):
         self.in_proj = nn.Linear(d_model, channels + sum(convolved) + heads, bias=False)
         self.dt_bias = nn.Parameter(initial_time_step_bias(heads))
         self.log_rate = nn.Parameter(torch.arange(1.0, heads + 1).log())  # A = -exp(log_rate)
+        self.widening = optional_widening(widened_from, eigenvalues, d_model, heads)
         self.skip = nn.Parameter(torch.ones(heads))
         self.norm = RMSNorm(channels, eps=norm_eps)
         self.out_proj = nn.Linear(channels, d_model, bias=False)
@@ -70,7 +73,7 @@ class Mamba2(LinearMixer):
             c,
             unit(b) if self.key_norm else b,
             dt[..., None] * values,
-            self._eigenvalue(dt),
+            self._eigenvalue(dt, x),
             initial_state=state.memory[0],
             cu_seqlens=cu_seqlens,
             backend=backend,
@@ -87,10 +90,13 @@ class Mamba2(LinearMixer):
     def gates(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> dict[str, Tensor]:
-        return {"eigenvalue": self._eigenvalue(self._time_step(self.in_proj(x)[..., -self.heads :]))}
+        return {"eigenvalue": self._eigenvalue(self._time_step(self.in_proj(x)[..., -self.heads :]), x)}
 
     def _time_step(self, logits: Float[Tensor, "B T H"]) -> Float[Tensor, "B T H"]:
         return F.softplus(gate_precision(logits) + self.dt_bias)
 
-    def _eigenvalue(self, dt: Float[Tensor, "B T H"]) -> Float[Tensor, "B T H"]:
-        return self.eigenvalues.eigenvalue(torch.exp(-torch.exp(gate_precision(self.log_rate)) * dt))
+    def _eigenvalue(self, dt: Float[Tensor, "B T H"], x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H"]:
+        gate = torch.exp(-torch.exp(gate_precision(self.log_rate)) * dt)
+        if self.widening is None:
+            return self.eigenvalues.eigenvalue(gate)
+        return self.widening.eigenvalue(self.widening.before.eigenvalue(gate), gate_precision(self.widening.shift(x)))

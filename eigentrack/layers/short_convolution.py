@@ -39,13 +39,19 @@ class ShortConvolution(nn.Module):
         if cu_seqlens is None:
             extended = torch.cat([window, x], dim=1)
             return self._filter(extended), extended[:, extended.shape[1] - past :]
+        sequence_lengths(x.shape[0], x.shape[1], cu_seqlens)  # wrong bounds are an error
         # every sequence gets its window in front; the outputs that straddle a border are dropped again
-        lengths = sequence_lengths(x.shape[0], x.shape[1], cu_seqlens)
-        pieces = [torch.cat([w[None], piece], 1) for w, piece in zip(window, x.split(lengths, 1), strict=True)]
-        number = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)).to(x.device)
-        tokens = torch.arange(x.shape[1], device=x.device) + number * past
-        y = self._filter(torch.cat(pieces, dim=1)).index_select(1, tokens)
-        return y, torch.cat([piece[:, piece.shape[1] - past :] for piece in pieces])
+        sequences, time, device = len(window), x.shape[1], x.device
+        bounds, number = cu_seqlens.to(device), torch.arange(sequences, device=device)
+        token = torch.arange(time, device=device)
+        before = torch.searchsorted(bounds[1:], token, right=True) * past  # rows of the windows of earlier sequences
+        steps = torch.arange(past, device=device)
+        fronts, backs = ((edge + number * past)[:, None] + steps for edge in (bounds[:-1], bounds[1:]))
+        extended = x.new_zeros(1, time + sequences * past, x.shape[2])
+        extended = extended.index_copy(1, fronts.flatten(), window.flatten(0, 1)[None])
+        extended = extended.index_copy(1, token + before + past, x)
+        y = self._filter(extended).index_select(1, token + before)
+        return y, extended[0].index_select(0, backs.flatten()).unflatten(0, (sequences, past))
 
     def _filter(self, extended: Float[Tensor, "B long C"]) -> Float[Tensor, "B short C"]:
         """In the precision of the input: under autocast that is half, over sums and weights in float32."""

@@ -16,9 +16,10 @@ from eigentrack.spectrum import EigenRange
 _EXPECTED = {
     "mixer": "a name",
     "mixer_options": "a mapping",
+    "norm_place": "before or after",
     "mlp_width": "a whole number, 0 for no MLP, or None for 2*d_model",
 }
-_RANGE_OPTIONS = ("eigenvalues", "gate")  # mixer options that hold an EigenRange, [low, high] in JSON
+_RANGE_OPTIONS = ("eigenvalues", "gate", "widened_from")  # mixer options that hold an EigenRange, [low, high] in JSON
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class ModelConfig:
     mixer_options: Mapping[str, Any] | tuple[Mapping[str, Any], ...] = field(default_factory=dict)
     mlp_width: int | tuple[int, ...] | None = None  # None: 2 d_model; 0: no MLP; or one a layer
     norm: str = "rms"  # or "none", for weights that are set and not learned
+    norm_place: str | tuple[str, ...] = "before"  # or "after" the mixer and the MLP, within the residual branch
     norm_eps: float = 1e-5
     tie_embeddings: bool = False
     backend: str = "auto"
@@ -43,7 +45,7 @@ class ModelConfig:
             raise ValueError(f"eigenvalues={self.eigenvalues!r} must be an EigenRange, such as EigenRange(-1, 1)")
         if self.norm not in ("rms", "none"):
             raise ValueError(f"norm={self.norm!r} must be rms or none")
-        for name, kind in (("mixer", str), ("mixer_options", Mapping), ("mlp_width", (int, NoneType))):
+        for name, kind in (("mixer", str), ("mixer_options", Mapping), ("mlp_width", (int, NoneType)), ("norm_place", str)):
             value = getattr(self, name)
             if isinstance(value, (list, tuple)):
                 object.__setattr__(self, name, tuple(value))
@@ -54,6 +56,8 @@ class ModelConfig:
                     raise ValueError(f"{name}={value!r} must be {_EXPECTED[name]}, or one a layer")
         if any(width is not None and width < 0 for width in self._per_layer("mlp_width")):
             raise ValueError(f"mlp_width={self.mlp_width!r} must be {_EXPECTED['mlp_width']}")
+        if not set(self.norm_places) <= {"before", "after"}:
+            raise ValueError(f"norm_place={self.norm_place!r} must be {_EXPECTED['norm_place']}, or one a layer")
         for name, options in zip(self.mixers, self.options, strict=True):
             _check_mixer(name, options)
         check_backend(self.backend)
@@ -67,6 +71,11 @@ class ModelConfig:
     def mlp_widths(self) -> tuple[int, ...]:
         """The width of every layer's MLP; 0 where there is none."""
         return tuple(2 * self.d_model if width is None else width for width in self._per_layer("mlp_width"))
+
+    @property
+    def norm_places(self) -> tuple[str, ...]:
+        """Where every layer has its norms."""
+        return self._per_layer("norm_place")
 
     @property
     def options(self) -> tuple[Mapping[str, Any], ...]:
@@ -100,7 +109,7 @@ class ModelConfig:
             values["mixer_options"] = (
                 tuple(_decode_options(entry) for entry in options) if isinstance(options, list) else _decode_options(options)
             )
-        for name in ("mixer", "mlp_width"):
+        for name in ("mixer", "mlp_width", "norm_place"):
             if isinstance(values.get(name), list):
                 values[name] = tuple(values[name])
         return cls(**values)

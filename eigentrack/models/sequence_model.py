@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from eigentrack.layers import MixerState
 from eigentrack.layers.norm import RMSNorm
@@ -49,6 +50,7 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         width = config.mlp_widths[layer]
+        self.norm_after = config.norm_places[layer] == "after"
         self.mixer_norm = _norm(config)
         self.mixer = config.build_mixer(layer)
         self.mlp_norm = _norm(config) if width else None
@@ -57,23 +59,30 @@ class Block(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T d"], state: MixerState | None, cu_seqlens: Tensor | None
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
+        if self.norm_after:
+            mixed, state = self.mixer(x, state, cu_seqlens)
+            return self._add_mlp(x + self.mixer_norm(mixed)), state
         mixed, state = self.mixer(self.mixer_norm(x), state, cu_seqlens)
         return self._add_mlp(x + mixed), state
 
     def step(self, x: Float[Tensor, "B d"], state: MixerState | None) -> tuple[Float[Tensor, "B d"], MixerState]:
+        if self.norm_after:
+            mixed, state = self.mixer.step(x, state)
+            return self._add_mlp(x + self.mixer_norm(mixed)), state
         mixed, state = self.mixer.step(self.mixer_norm(x), state)
         return self._add_mlp(x + mixed), state
 
     def _add_mlp(self, x: Tensor) -> Tensor:
         if self.mlp is None or self.mlp_norm is None:
             return x
-        return x + self.mlp(self.mlp_norm(x))
+        return x + (self.mlp_norm(self.mlp(x)) if self.norm_after else self.mlp(self.mlp_norm(x)))
 
 
 class SequenceModel(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
+        self.activation_checkpointing = False  # in training: keep only the input of each block, and compute the rest again
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
         self.norm = _norm(config)
@@ -86,13 +95,28 @@ class SequenceModel(nn.Module):
         self, tokens: Int[Tensor, "B T"], state: ModelState | None = None, cu_seqlens: Tensor | None = None
     ) -> tuple[Float[Tensor, "B T vocab"], ModelState]:
         """Logits after every token, and the state from which the next tokens go on."""
+        x, state = self.hidden(tokens, state, cu_seqlens)
+        return self.head(x), state
+
+    def hidden(
+        self, tokens: Int[Tensor, "B T"], state: ModelState | None = None, cu_seqlens: Tensor | None = None
+    ) -> tuple[Float[Tensor, "B T d"], ModelState]:
+        """What the head reads: `forward` without it, for a loss that never holds all logits at once."""
         self._check_tokens(tokens, 2, "[batch, time]")
-        return self._through_blocks(tokens, state, lambda block, x, layer_state: block(x, layer_state, cu_seqlens))
+        checkpointed = self.activation_checkpointing and self.training and torch.is_grad_enabled()
+
+        def apply(block: nn.Module, x: Tensor, layer_state: MixerState | None) -> tuple[Tensor, MixerState]:
+            if checkpointed:
+                return checkpoint(block, x, layer_state, cu_seqlens, use_reentrant=False)
+            return block(x, layer_state, cu_seqlens)
+
+        return self._through_blocks(tokens, state, apply)
 
     def step(self, token: Int[Tensor, " B"], state: ModelState | None = None) -> tuple[Float[Tensor, "B vocab"], ModelState]:
         """One token for each sequence, in time and memory that do not grow with what came before (but for attention)."""
         self._check_tokens(token, 1, "[batch]")
-        return self._through_blocks(token, state, lambda block, x, layer_state: block.step(x, layer_state))
+        x, state = self._through_blocks(token, state, lambda block, x, layer_state: block.step(x, layer_state))
+        return self.head(x), state
 
     @torch.no_grad()
     def generate(
@@ -128,7 +152,7 @@ class SequenceModel(nn.Module):
         for block, layer_state in zip(self.blocks, before, strict=True):
             x, new_state = apply(block, x, layer_state)
             after.append(new_state)
-        return self.head(self.norm(x)), ModelState(tuple(after))
+        return self.norm(x), ModelState(tuple(after))
 
     def _check_tokens(self, tokens: Tensor, ndim: int, layout: str) -> None:
         if tokens.ndim != ndim or tokens.numel() == 0:

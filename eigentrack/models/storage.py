@@ -1,4 +1,7 @@
-"""A model on disk: a folder with config.json and model.safetensors. Writes are atomic, reads fully checked; no pickles."""
+"""A model on disk: a folder with config.json and model.safetensors. Writes are atomic, reads fully checked; no pickles.
+
+A folder that transformers saved can be read as well: it holds the same under one name more.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from eigentrack.models.config import ModelConfig
 from eigentrack.models.sequence_model import SequenceModel
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+WRAPPED_CONFIG, WRAPPED_WEIGHTS = "sequence_model", "model."  # where transformers' folders have the configuration and weights
 
 
 def save_model(model: SequenceModel, folder: str | Path) -> None:
@@ -31,7 +35,7 @@ def load_model(folder: str | Path, device: str | torch.device = "cpu") -> Sequen
     folder = Path(folder)
     config = load_config(folder)
     try:
-        weights = load_file(folder / WEIGHTS_FILE)
+        weights = {name.removeprefix(WRAPPED_WEIGHTS): tensor for name, tensor in load_file(folder / WEIGHTS_FILE).items()}
     except FileNotFoundError:
         raise FileNotFoundError(f"{folder / WEIGHTS_FILE} is missing: {folder} is not a saved model") from None
     except SafetensorError as error:
@@ -53,7 +57,7 @@ def load_config(folder: str | Path) -> ModelConfig:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid JSON ({error})") from None
     try:
-        return ModelConfig.from_json(values)
+        return ModelConfig.from_json(values.get(WRAPPED_CONFIG, values) if isinstance(values, dict) else values)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
 

@@ -2,67 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from eigentrack.layers.validation import require_positive
 from eigentrack.tasks.task import check_lengths
-
-# float32 throughout; tfloat32: matrix products of a GPU read 10 bits of their float32 inputs, those of the recurrence included;
-# bfloat16: autocast, that is projections in bfloat16 over weights, states and gradients in float32
-PRECISIONS = ("float32", "tfloat32", "bfloat16")
+from eigentrack.training.optimization import OptimizationConfig
 
 
-@dataclass(frozen=True)
-class TrainingConfig:
-    steps: int
-    batch: int
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(OptimizationConfig):
     lengths: tuple[int, int]  # shortest and longest training sequence
-    learning_rate: float = 1e-3
-    warmup: int = 20
-    final_rate: float = 0.05  # of the learning rate, at the end of the cosine
-    weight_decay: float = 0.01
-    betas: tuple[float, float] = (0.9, 0.99)
-    clip: float = 1.0
     label_smoothing: float = 0.0
-    seed: int = 0
-    precision: str = "float32"
 
     def __post_init__(self) -> None:
-        require_positive(steps=self.steps, batch=self.batch)
-        for name in ("lengths", "betas"):
-            pair = getattr(self, name)
-            if not isinstance(pair, tuple) or len(pair) != 2 or not all(_is_number(value) for value in pair):
-                raise ValueError(f"{name}={pair!r} must be two numbers")
+        super().__post_init__()
+        self._check_pairs("lengths")
         check_lengths(self.lengths)
-        if not isinstance(self.seed, int):
-            raise ValueError(f"seed={self.seed!r} must be a whole number")
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision={self.precision!r} is not known; there are {', '.join(PRECISIONS)}")
-        self._check("learning_rate", lambda rate: rate > 0, "positive")
-        self._check("warmup", lambda steps: 0 <= steps <= self.steps, f"between 0 and steps={self.steps}")
-        self._check("final_rate", lambda share: 0 <= share <= 1, "between 0 and 1")
-        self._check("weight_decay", lambda decay: decay >= 0, "at least 0")
-        self._check("betas", lambda betas: all(0 <= beta < 1 for beta in betas), "at least 0 and below 1")
-        self._check("clip", lambda norm: norm > 0, "positive")
         self._check("label_smoothing", lambda share: 0 <= share < 1, "at least 0 and below 1")
-
-    def _check(self, name: str, holds: Callable[[Any], bool], wanted: str) -> None:
-        value = getattr(self, name)
-        parts = value if isinstance(value, tuple) else (value,)
-        if not all(_is_number(part) and math.isfinite(part) for part in parts) or not holds(value):
-            raise ValueError(f"{name}={value!r} must be {wanted}")
-
-    def rate(self, step: int) -> float:
-        """Linear warm-up, then a cosine down to `final_rate`."""
-        if step < self.warmup:
-            return self.learning_rate * (step + 1) / self.warmup
-        progress = (step - self.warmup) / max(1, self.steps - self.warmup)
-        floor = self.final_rate
-        return self.learning_rate * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress)))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

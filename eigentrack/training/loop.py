@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Protocol
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from eigentrack.models import SequenceModel
 from eigentrack.tasks import Task
 from eigentrack.training.captured_step import CapturedStep, can_be_captured
 from eigentrack.training.config import TrainingConfig
 from eigentrack.training.divergence import check_finite
+from eigentrack.training.optimization import OptimizationConfig
 from eigentrack.training.step import Outcome, TrainingStep, read_outcomes
 
 READ_EVERY = 32  # steps on a GPU: reading waits until the device is done
@@ -25,25 +30,53 @@ def train(
     graph: bool = True,
 ) -> None:
     """Trains in place; `report(step, loss)` is called for every step. `graph`: on a GPU, replay the step as a CUDA graph."""
-    for outcome in take_steps(TrainingStep(model, task, config), 0, config.steps, graph=graph):
+    step = TrainingStep(model, task, config)
+    for outcome in take_steps(step, 0, config.steps, run=captured_if_possible(step) if graph else step):
         if report is not None:
             report(outcome.number, outcome.loss)
 
 
+def captured_if_possible(step: TrainingStep) -> Callable[[int], Tensor]:
+    return CapturedStep(step) if step.device.type == "cuda" and can_be_captured(step.model) else step
+
+
+class Step(Protocol):
+    """What takes the steps of a training one by one: a TrainingStep, or another's."""
+
+    device: torch.device
+    parts: dict[str, list[nn.Parameter]]
+
+    @property
+    def config(self) -> OptimizationConfig: ...
+
+    def __call__(self, number: int, /) -> Tensor: ...
+
+
 def take_steps(
-    step: TrainingStep, first: int, last: int, *, graph: bool = True, pause: Callable[[int], bool] = lambda done: False
+    step: Step,
+    first: int,
+    last: int,
+    *,
+    run: Callable[[int], Tensor] | None = None,
+    pause: Callable[[int], bool] = lambda done: False,
+    read_every: int = READ_EVERY,
 ) -> Iterator[Outcome]:
-    """Takes the steps first..last-1. Whenever `pause(steps done)` holds, the model has not been moved any further."""
-    is_cuda = step.device.type == "cuda"
-    run: Callable[[int], Tensor] = CapturedStep(step) if graph and is_cuda and can_be_captured(step.model) else step
-    read_every, unread, before = READ_EVERY if is_cuda else 1, [], None
+    """Takes the steps first..last-1, through `run` if it is given, which takes the same ones faster.
+
+    Whenever `pause(steps done)` holds, the model has not been moved any further.
+    """
+    run, unread, before, start = run or step, [], None, time.perf_counter()
     for number in range(first, last):
         unread.append(run(number))
-        if len(unread) < read_every and number + 1 < last and not pause(number + 1):
+        waits = step.device.type == "cuda" and len(unread) < read_every
+        if waits and number + 1 < last and not pause(number + 1):
             continue
         numbers = list(range(number + 1 - len(unread), number + 1))
-        for outcome in read_outcomes(list(step.parts), numbers, unread):
+        outcomes = read_outcomes(list(step.parts), numbers, unread)
+        seconds = (time.perf_counter() - start) / len(unread)
+        for outcome in outcomes:
             check_finite(outcome, before, step.config.rate(outcome.number))
-            yield outcome
+            yield replace(outcome, seconds=seconds)
             before = outcome
         unread.clear()
+        start = time.perf_counter()

@@ -9,10 +9,11 @@ from torch import nn
 
 from eigentrack.layers.recurrent_gates import RecurrentGates
 from eigentrack.models import SequenceModel
-from eigentrack.training.config import TrainingConfig
+from eigentrack.training.gradient_norms import is_sharded
+from eigentrack.training.optimization import OptimizationConfig
 
 
-def make_optimizer(model: SequenceModel, config: TrainingConfig) -> torch.optim.AdamW:
+def make_optimizer(model: SequenceModel, config: OptimizationConfig) -> torch.optim.AdamW:
     """Weight decay on matrices that multiply activations: a bias, a filter, a gate's rate, a norm have no reason to shrink.
 
     On a GPU the learning rate and the count of steps lie on the device, so that a CUDA graph can hold the step.
@@ -22,10 +23,12 @@ def make_optimizer(model: SequenceModel, config: TrainingConfig) -> torch.optim.
     groups: list[dict[str, Any]] = [{"params": [], "weight_decay": decay} for decay in (config.weight_decay, 0.0)]
     for parameter in model.parameters():
         groups[id(parameter) not in matrices]["params"].append(parameter)
-    device = next(model.parameters()).device
-    if device.type != "cuda":
+    example = next(model.parameters())
+    if example.device.type != "cuda":
         return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas)
-    rate = torch.tensor(config.learning_rate, device=device)
+    if is_sharded(example):  # sharded over processes, which no graph holds
+        return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=True)
+    rate = torch.tensor(config.learning_rate, device=example.device)
     return torch.optim.AdamW(groups, lr=rate, betas=config.betas, capturable=True, fused=True)
 
 

@@ -20,7 +20,7 @@ from eigentrack.models.storage import write_json
 from eigentrack.tasks import Task
 from eigentrack.training.checkpoint import load_checkpoint, save_checkpoint
 from eigentrack.training.evaluation import accuracy_between
-from eigentrack.training.loop import take_steps
+from eigentrack.training.loop import captured_if_possible, take_steps
 from eigentrack.training.metrics_log import Metrics, MetricsLog
 from eigentrack.training.run_config import RunConfig as RunConfig
 from eigentrack.training.run_config import load_run_file as load_run_file
@@ -84,7 +84,8 @@ def run_training(
         def pauses(done: int) -> bool:
             return validates(done) or saves(done) or looks(done)
 
-        for outcome in take_steps(step, done, done if is_solved() else steps, graph=graph, pause=pauses):
+        run = captured_if_possible(step) if graph else step
+        for outcome in take_steps(step, done, done if is_solved() else steps, run=run, pause=pauses):
             done = outcome.number + 1
             metrics = _metrics(outcome, config)
             if looks(done):

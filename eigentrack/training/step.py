@@ -19,6 +19,7 @@ from eigentrack.models import SequenceModel
 from eigentrack.tasks import Batch, Task
 from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.training.config import TrainingConfig
+from eigentrack.training.gradient_norms import clip_gradients
 from eigentrack.training.optimizer import make_optimizer, set_rate
 from eigentrack.training.parts import model_parts
 
@@ -54,9 +55,9 @@ class TrainingStep:
             loss, accuracy = self._evaluate(batch)
             self.optimizer.zero_grad()
             loss.backward()
-        gradient_norms = self._clip()
+        gradient_norms = clip_gradients(self.parts.values(), self.config.clip)
         self.optimizer.step()
-        return torch.stack([loss.detach(), accuracy, *gradient_norms])
+        return torch.cat([loss.detach()[None], accuracy[None], gradient_norms])
 
     def _loss_and_accuracy(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         logits = self.logits(batch.tokens)
@@ -69,15 +70,13 @@ class TrainingStep:
             logits, _ = self.model(tokens)
         return logits.float()
 
+    def look(self, number: int, tokens: int) -> None:
+        """Takes the model over the first tokens of the step's batch, for those who watch its layers."""
+        batch = self.sample(number).tokens
+        self.logits(batch[: max(1, tokens // batch.shape[1])])
+
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.config.precision == "bfloat16")
-
-    def _clip(self) -> list[Float[Tensor, ""]]:
-        """Scales the gradient down to the norm `clip` if it is above; the norm of each part before that."""
-        parameters = [parameter for part in self.parts.values() for parameter in part]
-        norms = torch.stack(torch._foreach_norm([parameter.grad for parameter in parameters]))  # type: ignore[misc]
-        torch.nn.utils.clip_grads_with_norm_(parameters, self.config.clip, torch.linalg.vector_norm(norms))
-        return [torch.linalg.vector_norm(part) for part in norms.split([len(part) for part in self.parts.values()])]
 
 
 @dataclass(frozen=True)
@@ -86,21 +85,22 @@ class Outcome:
 
     number: int
     loss: float
-    accuracy: float
+    accuracy: float | None  # None where nothing is asked but the loss
     gradient_norms: dict[str, float]  # by part, before clipping
+    seconds: float = math.nan  # a step took so long, on the mean of those that were read together
 
     @property
     def gradient_norm(self) -> float:
         return math.hypot(*self.gradient_norms.values())
 
 
-def read_outcomes(parts: list[str], numbers: list[int], outcomes: list[Float[Tensor, " 2+P"]]) -> list[Outcome]:
-    """The one moment at which the host waits for the device."""
-    rows = torch.stack(outcomes).tolist()
-    return [
-        Outcome(number, loss, accuracy, dict(zip(parts, norms, strict=True)))
-        for number, (loss, accuracy, *norms) in zip(numbers, rows, strict=True)
-    ]
+def read_outcomes(parts: list[str], numbers: list[int], outcomes: list[Tensor]) -> list[Outcome]:
+    """Each is [loss, accuracy if there is one, *gradient norms]. The one moment at which the host waits for the device."""
+    read = []
+    for number, row in zip(numbers, torch.stack(outcomes).tolist(), strict=True):
+        (loss, *accuracy), norms = row[: -len(parts)], row[-len(parts) :]
+        read.append(Outcome(number, loss, accuracy[0] if accuracy else None, dict(zip(parts, norms, strict=True))))
+    return read
 
 
 def batch_loss(logits: Float[Tensor, "B T V"], batch: Batch, label_smoothing: float) -> Float[Tensor, ""]:

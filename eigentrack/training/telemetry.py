@@ -5,21 +5,38 @@ Looking changes nothing: weights, optimiser and random state stay as they are, b
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from eigentrack.layers import LinearMixer
-from eigentrack.training.step import Outcome, TrainingStep
+from eigentrack.training.gradient_norms import part_norms
+from eigentrack.training.optimization import OptimizationConfig
+from eigentrack.training.step import Outcome
 
 TOKENS = 1024  # of the step's batch; their gates are counted
 BINS = 40
 RANGES = {"eigenvalue": (-1.0, 1.0), "beta": (0.0, 2.0), "gate": (-1.0, 1.0)}
 
 
+class WatchedStep(Protocol):
+    """A step that can be looked into: the weights and optimiser that it moves, and the model that it runs."""
+
+    optimizer: torch.optim.AdamW
+    parts: dict[str, list[nn.Parameter]]
+
+    @property
+    def config(self) -> OptimizationConfig: ...
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    def look(self, number: int, tokens: int) -> None: ...
+
+
 @torch.no_grad()
-def telemetry(step: TrainingStep, outcome: Outcome) -> dict[str, Any]:
+def telemetry(step: WatchedStep, outcome: Outcome) -> dict[str, Any]:
     """Right after the step: gradient norms and |change| / |weights| by part, histograms by linear mixer."""
     return {
         "gradient_norm": outcome.gradient_norms,
@@ -28,44 +45,48 @@ def telemetry(step: TrainingStep, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def update_ratios(step: TrainingStep, number: int) -> dict[str, float]:
+def update_ratios(step: WatchedStep, number: int) -> dict[str, float]:
     """|w - w_before| / |w_before| of each part: what AdamW just did follows from its state.
 
     With a = m̂ / (√v̂ + ε):  w = (1 - rate·decay) w_before - rate·a.
     """
-    rate, ratios = step.config.rate(number), {}
+    rate = step.config.rate(number)
+    moved: list[list[Tensor]] = []
+    before: list[list[Tensor]] = []
     group_of = {parameter: group for group in step.optimizer.param_groups for parameter in group["params"]}
-    for part, parameters in step.parts.items():
-        moved, before = [], []
+    for parameters in step.parts.values():
+        moved.append([])
+        before.append([])
         for parameter in parameters:
             group, state = group_of[parameter], step.optimizer.state[parameter]
             beta_1, beta_2 = group["betas"]
             mean = state["exp_avg"] / (1 - beta_1 ** state["step"])
             square = state["exp_avg_sq"] / (1 - beta_2 ** state["step"])
             adam = mean / (square.sqrt() + group["eps"])
-            before.append((parameter + rate * adam) / (1 - rate * group["weight_decay"]))
-            moved.append(rate * (adam + group["weight_decay"] * before[-1]))
-        ratios[part] = nn.utils.get_total_norm(moved) / nn.utils.get_total_norm(before)
-    return dict(zip(ratios, torch.stack(list(ratios.values())).tolist(), strict=True))
+            before[-1].append((parameter + rate * adam) / (1 - rate * group["weight_decay"]))
+            moved[-1].append(rate * (adam + group["weight_decay"] * before[-1][-1]))
+    return dict(zip(step.parts, (part_norms(moved) / part_norms(before)).tolist(), strict=True))
 
 
-def gate_histograms(step: TrainingStep, number: int) -> dict[str, dict[str, Any]]:
+def gate_histograms(step: WatchedStep, number: int) -> dict[str, dict[str, Any]]:
     """Of every linear mixer, on the first tokens of the step's batch: eigenvalues of A(x_t), β and gate."""
-    tokens = step.sample(number).tokens
-    inputs: dict[str, Tensor] = {}
     mixers = {name: module for name, module in step.model.named_modules() if isinstance(module, LinearMixer)}
+    found: dict[str, dict[str, Any]] = {}
+
+    # while the model runs: the weights of a sharded one are whole only then
+    def count(name: str, mixer: LinearMixer, given: tuple[Any, ...]) -> None:
+        found[name] = {gate: histogram(values, *RANGES[gate]) for gate, values in mixer.gates(*given).items()}
+
     hooks = [
-        mixer.register_forward_pre_hook(lambda _, given, name=name: inputs.update({name: given[0]}))
+        mixer.register_forward_pre_hook(lambda mixer, given, name=name: count(name, mixer, given))
         for name, mixer in mixers.items()
     ]
     try:
-        step.logits(tokens[: max(1, TOKENS // tokens.shape[1])])
+        step.look(number, TOKENS)
     finally:
         for hook in hooks:
             hook.remove()
-    with step.autocast():
-        gates = {name: mixer.gates(inputs[name]) for name, mixer in mixers.items()}
-    return {name: {gate: histogram(values, *RANGES[gate]) for gate, values in found.items()} for name, found in gates.items()}
+    return found
 
 
 def histogram(values: Tensor, low: float, high: float) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from eigentrack.spectrum import EigenRange
     [
         ModelConfig(vocab_size=5),
         ModelConfig(vocab_size=5, mixer=("mamba", "attention"), eigenvalues=EigenRange(-0.5, 1), mlp_width=0),
+        ModelConfig(vocab_size=5, norm_place=("after", "before"), mixer_options={"widened_from": EigenRange(0, 1)}),
         ModelConfig(vocab_size=5, mixer_options={"gate": EigenRange(-1, 1), "householders": 2}, tie_embeddings=True),
         ModelConfig(vocab_size=5, mixer=("deltanet", "dense"), mixer_options=({"gate": None}, {"eigenvalues": None})),
     ],
@@ -40,6 +41,8 @@ def test_json_brings_back_the_same_configuration(config: ModelConfig) -> None:
         ({"vocab_size": 5, "backend": "cuda"}, "backend='cuda' is not known; there are auto, reference, chunked"),
         ({"vocab_size": 5, "mixer_options": {"heads": "2"}}, "mixer 'deltanet': option heads='2' must be of type int"),
         ({"vocab_size": 5, "mlp_width": -1}, "mlp_width=-1 must be a whole number"),
+        ({"vocab_size": 5, "norm_place": "around"}, "norm_place='around' must be before or after, or one a layer"),
+        ({"vocab_size": 5, "norm_place": ["before"]}, "norm_place lists 1 entries for layers=2"),
         ({"vocab_size": 5, "eigenvalues": [-2, 1]}, "low=-2 lies outside"),
         ({"vocab_size": 5, "eigenvalues": "wide"}, r"written \[low, high\], got 'wide'"),
         ({"vocab_size": 5, "depth": 2}, "unknown configuration entry 'depth'; known are backend, d_model"),

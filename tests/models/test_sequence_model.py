@@ -17,7 +17,8 @@ def small_model(mixer: str | tuple[str, ...] = "deltanet", **options: object) ->
 
 @pytest.mark.parametrize("mixer", [*MIXERS, ("mamba", "attention", "gla")], ids=str)
 def test_steps_and_pieces_equal_the_whole(mixer: str | tuple[str, ...]) -> None:
-    model, tokens = small_model(mixer), torch.randint(7, (2, 30))
+    norms = {"norm_place": ("before", "after", "after")} if isinstance(mixer, tuple) else {}
+    model, tokens = small_model(mixer, **norms), torch.randint(7, (2, 30))
     whole, _ = model(tokens)
     head, state = model(tokens[:, :11])
     stepped = []
@@ -130,3 +131,22 @@ def test_training_under_autocast(mixer: str) -> None:
         assert all(layer.memory[0].dtype == torch.float32 for layer in state.layers)
     exact, _ = model(tokens)
     assert (logits.float() - exact).norm() / exact.norm() < 0.1
+
+
+def test_hidden_is_what_the_head_reads() -> None:
+    model, tokens = small_model(("mamba", "attention")), torch.randint(7, (2, 9))
+    _, state = model(tokens)
+    x, _ = model.hidden(tokens, state)
+    assert torch.equal(model.head(x), model(tokens, state)[0])
+
+
+def test_checkpointing_changes_no_gradient_and_computes_blocks_twice() -> None:
+    model, tokens = small_model(), torch.randint(7, (2, 9))
+    calls = []
+    model.blocks[0].register_forward_pre_hook(lambda *_: calls.append(None))
+    gradients = []
+    for model.activation_checkpointing in (False, True):
+        logits, _ = model(tokens)
+        gradients.append(torch.autograd.grad(logits.square().sum(), list(model.parameters())))
+    assert all(torch.equal(kept, again) for kept, again in zip(*gradients, strict=True))
+    assert len(calls) == 3

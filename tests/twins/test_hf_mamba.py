@@ -4,43 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 from transformers import MambaConfig, MambaForCausalLM
 from transformers.models.mamba import modeling_mamba
 
-from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.spectrum import EigenRange
+from eigentrack.lm.conversion import in_our_names
+from eigentrack.lm.conversion.mamba import MAMBA
+from eigentrack.models import SequenceModel
 
 VOCABULARY, LAYERS, TIME = 19, 2, 70
 TOKENS = torch.randint(VOCABULARY, (2, TIME), generator=torch.Generator().manual_seed(1))
-# theirs: ours
-MODEL = {
-    "backbone.embeddings.weight": "embedding.weight",
-    "backbone.norm_f.weight": "norm.weight",
-    "lm_head.weight": "head.weight",
-}
-LAYER = {
-    "norm.weight": "mixer_norm.weight",
-    "mixer.in_proj.weight": "mixer.in_proj.weight",  # rows: x, z
-    "mixer.conv1d.weight": "mixer.convolution.weight",
-    "mixer.conv1d.bias": "mixer.convolution.bias",
-    "mixer.x_proj.weight": "mixer.x_proj.weight",  # rows: Δ, B, C
-    "mixer.dt_proj.weight": "mixer.dt_proj.weight",
-    "mixer.dt_proj.bias": "mixer.dt_proj.bias",
-    "mixer.A_log": "mixer.log_rate",
-    "mixer.D": "mixer.skip",
-    "mixer.out_proj.weight": "mixer.out_proj.weight",
-}
-NAMES = MODEL | {f"backbone.layers.{n}.{theirs}": f"blocks.{n}.{ours}" for n in range(LAYERS) for theirs, ours in LAYER.items()}
-
-
-def in_our_names(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights, or gradients of weights; their convolution holds [channels, 1, width]."""
-    return {NAMES[name]: value.squeeze(1) if "conv1d.weight" in name else value for name, value in theirs.items()}
-
-
-def copy_mamba_weights(ours: SequenceModel, theirs: MambaForCausalLM) -> None:
-    ours.load_state_dict(in_our_names(theirs.state_dict()))
 
 
 @pytest.fixture
@@ -62,20 +34,8 @@ def twins(randomise, on_torch_path):
             )
         ).to(dtype)
         randomise(theirs)
-        ours = SequenceModel(
-            ModelConfig(
-                vocab_size=VOCABULARY,
-                d_model=12,
-                layers=LAYERS,
-                mixer="mamba",
-                mixer_options={"state_size": 5, "dt_rank": 3, "conv_bias": conv_bias},
-                eigenvalues=EigenRange(0, 1),
-                mlp_width=0,
-                norm_eps=1e-2,
-                tie_embeddings=tied,
-            )
-        ).to(dtype)
-        copy_mamba_weights(ours, theirs)
+        ours = SequenceModel(MAMBA.to_ours(theirs.config.to_dict())).to(dtype)
+        ours.load_state_dict(in_our_names(MAMBA.names, theirs.state_dict(), ours), strict=not tied)
         return ours, theirs
 
     return build
@@ -96,7 +56,7 @@ def test_gradients_match_and_every_weight_matters(twins, tied, peer_in, assert_s
     ours, theirs = twins(torch.float64, tied)
     with peer_in(torch.float64):
         expected = theirs(TOKENS).logits
-    assert_same_gradients(ours, ours(TOKENS)[0], theirs, expected, in_our_names)
+    assert_same_gradients(ours, ours(TOKENS)[0], theirs, expected, lambda grads: in_our_names(MAMBA.names, grads, ours))
 
 
 @pytest.mark.parametrize("prefill", [0, 1, 3, 64, TIME - 1])

@@ -4,42 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 from transformers import Mamba2Config, Mamba2ForCausalLM
 from transformers.models.mamba2 import modeling_mamba2
 
-from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.spectrum import EigenRange
+from eigentrack.lm.conversion import in_our_names
+from eigentrack.lm.conversion.mamba import MAMBA2
+from eigentrack.models import SequenceModel
 
 VOCABULARY, LAYERS, TIME = 19, 2, 70
 TOKENS = torch.randint(VOCABULARY, (2, TIME), generator=torch.Generator().manual_seed(1))
-# theirs: ours
-MODEL = {
-    "backbone.embeddings.weight": "embedding.weight",
-    "backbone.norm_f.weight": "norm.weight",
-    "lm_head.weight": "head.weight",
-}
-LAYER = {
-    "norm.weight": "mixer_norm.weight",
-    "mixer.in_proj.weight": "mixer.in_proj.weight",  # rows: z, x, B, C, Δ
-    "mixer.conv1d.weight": "mixer.convolution.weight",
-    "mixer.conv1d.bias": "mixer.convolution.bias",
-    "mixer.dt_bias": "mixer.dt_bias",
-    "mixer.A_log": "mixer.log_rate",
-    "mixer.D": "mixer.skip",
-    "mixer.norm.weight": "mixer.norm.weight",
-    "mixer.out_proj.weight": "mixer.out_proj.weight",
-}
-NAMES = MODEL | {f"backbone.layers.{n}.{theirs}": f"blocks.{n}.{ours}" for n in range(LAYERS) for theirs, ours in LAYER.items()}
-
-
-def in_our_names(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights, or gradients of weights; their convolution holds [channels, 1, width]."""
-    return {NAMES[name]: value.squeeze(1) if "conv1d.weight" in name else value for name, value in theirs.items()}
-
-
-def copy_mamba2_weights(ours: SequenceModel, theirs: Mamba2ForCausalLM) -> None:
-    ours.load_state_dict(in_our_names(theirs.state_dict()))
 
 
 @pytest.fixture
@@ -66,20 +39,8 @@ def twins(randomise, on_torch_path):
             )
         ).to(dtype)
         randomise(theirs)
-        ours = SequenceModel(
-            ModelConfig(
-                vocab_size=VOCABULARY,
-                d_model=12,
-                layers=LAYERS,
-                mixer="mamba2",
-                mixer_options={"heads": 6, "state_size": 5, "groups": groups, "conv_bias": conv_bias, "norm_eps": 1e-2},
-                eigenvalues=EigenRange(0, 1),
-                mlp_width=0,
-                norm_eps=1e-2,
-                tie_embeddings=tied,
-            )
-        ).to(dtype)
-        copy_mamba2_weights(ours, theirs)
+        ours = SequenceModel(MAMBA2.to_ours(theirs.config.to_dict())).to(dtype)
+        ours.load_state_dict(in_our_names(MAMBA2.names, theirs.state_dict(), ours), strict=not tied)
         return ours, theirs
 
     return build
@@ -101,7 +62,7 @@ def test_gradients_match_and_every_weight_matters(twins, groups, peer_in, assert
     ours, theirs = twins(torch.float64, groups)
     with peer_in(torch.float64):
         expected = theirs(TOKENS).logits
-    assert_same_gradients(ours, ours(TOKENS)[0], theirs, expected, in_our_names)
+    assert_same_gradients(ours, ours(TOKENS)[0], theirs, expected, lambda grads: in_our_names(MAMBA2.names, grads, ours))
 
 
 @pytest.mark.parametrize("groups", [1, 2])

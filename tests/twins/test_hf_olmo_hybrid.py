@@ -1,4 +1,4 @@
-"""OLMo-hybrid's gated DeltaNet, with and without negative eigenvalues, is our DeltaNet with range [-1, 1] or [0, 1].
+"""OLMo-hybrid: gated DeltaNet layers, with and without negative eigenvalues, and an attention layer with its norms after it.
 
 They divide keys and queries by √(|k|² + 1e-6), we by max(|k|, 1e-6): relative to one another these differ by 5e-7/|k|².
 The filters of q and k are therefore scaled up here until |k|² > 1e6, where nothing of it is left.
@@ -6,62 +6,22 @@ The filters of q and k are therefore scaled up here until |k|² > 1e6, where not
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
-from torch import Tensor
 from transformers import OlmoHybridConfig, OlmoHybridForCausalLM
 from transformers.models.olmo_hybrid import modeling_olmo_hybrid
 
-from eigentrack.layers import DeltaNet
 from eigentrack.layers.unit_keys import unit
-from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.lm.conversion import in_our_names
+from eigentrack.lm.conversion.olmo_hybrid import OLMO_HYBRID
+from eigentrack.models import SequenceModel
 from eigentrack.spectrum import EigenRange
 
 VOCABULARY, LAYERS, TIME, WIDTH, HEADS, KEY, VALUE = 19, 2, 70, 12, 3, 16, 6
 TOKENS = torch.randint(VOCABULARY, (2, TIME), generator=torch.Generator().manual_seed(1))
 RANGE = {True: EigenRange(-1, 1), False: EigenRange(0, 1)}  # by linear_allow_neg_eigval
-OPTIONS = {
-    "heads": HEADS,
-    "key_dim": KEY,
-    "value_dim": VALUE,
-    "gate": EigenRange(0, 1),
-    "output_gate": True,
-    "conv": 4,
-    "norm_eps": 1e-5,  # fixed in theirs
-}
-# theirs: ours
-MODEL = {"model.embed_tokens.weight": "embedding.weight", "model.norm.weight": "norm.weight", "lm_head.weight": "head.weight"}
-MIXER = {
-    "q_proj.weight": "q_proj.weight",
-    "k_proj.weight": "k_proj.weight",
-    "v_proj.weight": "v_proj.weight",
-    "conv1d.weight": "convolution.weight",  # rows: q, k, v
-    "b_proj.weight": "beta_proj.weight",
-    "a_proj.weight": "gate_proj.weight",
-    "A_log": "gate_log_rate",
-    "dt_bias": "gate_bias",
-    "g_proj.weight": "output_gate_proj.weight",
-    "o_norm.weight": "norm.weight",
-    "o_proj.weight": "out_proj.weight",
-}
-LAYER = {f"linear_attn.{theirs}": f"mixer.{ours}" for theirs, ours in MIXER.items()} | {
-    "input_layernorm.weight": "mixer_norm.weight",
-    "post_attention_layernorm.weight": "mlp_norm.weight",
-    "mlp.gate_proj.weight": "mlp.gate_proj.weight",
-    "mlp.up_proj.weight": "mlp.up_proj.weight",
-    "mlp.down_proj.weight": "mlp.down_proj.weight",
-}
-NAMES = MODEL | {f"model.layers.{n}.{theirs}": f"blocks.{n}.{ours}" for n in range(LAYERS) for theirs, ours in LAYER.items()}
-
-
-def in_our_names(theirs: dict[str, Tensor], names: dict[str, str] = NAMES) -> dict[str, Tensor]:
-    """Weights, or gradients of weights; their convolution holds [channels, 1, width]."""
-    return {names[name]: value.squeeze(1) if "conv1d.weight" in name else value for name, value in theirs.items()}
-
-
-def copy_olmo_weights(ours: SequenceModel | DeltaNet, theirs: torch.nn.Module) -> None:
-    names = MIXER if isinstance(ours, DeltaNet) else NAMES
-    ours.load_state_dict(in_our_names(theirs.state_dict(), names))
 
 
 @pytest.fixture
@@ -79,17 +39,16 @@ def peer(randomise, on_torch_path):
             linear_key_head_dim=KEY,
             linear_value_head_dim=VALUE,
             linear_allow_neg_eigval=negative,
+            rope_parameters={"rope_type": "default", "rope_theta": None},  # as released; rotary speeds are float32 in theirs
             rms_norm_eps=1e-2,  # large, so that the wrong one would show
             pad_token_id=None,
             eos_token_id=None,
             use_cache=False,
         )
         theirs = OlmoHybridForCausalLM(config).to(dtype)
-        # the configuration insists on an attention layer, whose norms stand where ours has none: it goes
-        del theirs.model.layers[LAYERS]
         randomise(theirs)
         with torch.no_grad():
-            for layer in theirs.model.layers:
+            for layer in theirs.model.layers[:LAYERS]:
                 layer.linear_attn.conv1d.weight[: 2 * HEADS * KEY] *= 3000  # q and k: see the top
         return theirs
 
@@ -97,26 +56,16 @@ def peer(randomise, on_torch_path):
 
 
 def our_model(theirs: OlmoHybridForCausalLM, eigenvalues: EigenRange) -> SequenceModel:
-    config = ModelConfig(
-        vocab_size=VOCABULARY,
-        d_model=WIDTH,
-        layers=LAYERS,
-        mixer="deltanet",
-        mixer_options=OPTIONS,
-        eigenvalues=eigenvalues,
-        mlp_width=20,
-        norm_eps=1e-2,
-    )
+    config = replace(OLMO_HYBRID.to_ours(theirs.config.to_dict()), eigenvalues=eigenvalues)
     ours = SequenceModel(config).to(theirs.dtype)
-    copy_olmo_weights(ours, theirs)
+    ours.load_state_dict(in_our_names(OLMO_HYBRID.names, theirs.state_dict(), ours))
     return ours
 
 
 @pytest.mark.parametrize("negative", [True, False])
 def test_layer_matches(peer, dtype, negative, peer_in, assert_same):
-    theirs = peer(dtype, negative).model.layers[0].linear_attn
-    ours = DeltaNet(WIDTH, eigenvalues=RANGE[negative], **OPTIONS).to(dtype)
-    copy_olmo_weights(ours, theirs)
+    model = peer(dtype, negative)
+    theirs, ours = model.model.layers[0].linear_attn, our_model(model, RANGE[negative]).blocks[0].mixer
     x = torch.randn(2, TIME, WIDTH, generator=torch.Generator().manual_seed(1), dtype=dtype)
     with torch.no_grad(), peer_in(dtype):
         expected = theirs(x)
@@ -141,7 +90,7 @@ def test_gradients_match_and_every_weight_matters(peer, negative, peer_in, asser
     with peer_in(torch.float64):
         expected = theirs(TOKENS).logits
     ours = our_model(theirs, RANGE[negative])
-    assert_same_gradients(ours, ours(TOKENS)[0], theirs, expected, in_our_names)
+    assert_same_gradients(ours, ours(TOKENS)[0], theirs, expected, lambda grads: in_our_names(OLMO_HYBRID.names, grads, ours))
 
 
 @pytest.mark.parametrize("negative", [True, False])

@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 import typer
 
+from eigentrack.cli.lm.convert import convert
+from eigentrack.cli.lm.prepare import prepare
+from eigentrack.cli.lm.train import train
+
 lm_app = typer.Typer(name="lm", help="Language models, from a folder of text to a model that writes.", no_args_is_help=True)
-LM_COMMANDS: dict[str, Callable[..., None]] = {}
+LM_COMMANDS: dict[str, Callable[..., None]] = {
+    "prepare": prepare,
+    "train": train,
+    "convert": convert,
+}
 for name, command in LM_COMMANDS.items():
     lm_app.command(name)(command)

@@ -1,0 +1,97 @@
+"""eigentrack lm prepare."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eigentrack.cli.console import AsJson, out
+from eigentrack.cli.lm.preparation_bar import PreparationBar
+
+if TYPE_CHECKING:
+    from eigentrack.lm.corpus import CorpusIndex
+    from eigentrack.lm.documents import Documents
+
+
+def prepare(
+    folder: Annotated[Path, typer.Option("--out", help="The corpus: shards of tokens, their index and the tokenizer.")],
+    sources: Annotated[
+        list[Path] | None, typer.Argument(help="Text, JSONL or Parquet files, or folders of them; .gz and .xz as well.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="A dataset by name, streamed, instead of files.")] = None,
+    subset: Annotated[str | None, typer.Option(help="Of the dataset, such as sample-10BT.")] = None,
+    rows: Annotated[str, typer.Option("--split", help="The dataset's split to read.")] = "train",
+    tokenizer: Annotated[str | None, typer.Option(help="A Hugging Face tokenizer: its name or its folder.")] = None,
+    bpe: Annotated[
+        int | None, typer.Option("--train-bpe", help="Train a byte-level BPE of so many tokens on the text.")
+    ] = None,
+    validation_share: Annotated[float, typer.Option(help="The share of documents that go to the split validation.")] = 0.01,
+    split_by: Annotated[
+        str | None, typer.Option(help="folder: the folder beneath SOURCE names the split (train, validation, ...).")
+    ] = None,
+    text_field: Annotated[str, typer.Option(help="Where a row of JSONL, Parquet or a dataset holds its text.")] = "text",
+    processes: Annotated[int | None, typer.Option(help="Processes that encode. Default: one for each core.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Check every byte of the corpus in --out, and leave.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Turn text into a corpus for training. Killed at any moment, the same command goes on.
+
+    Example: eigentrack lm prepare books/ notes.jsonl.gz --train-bpe 4096 --out corpus
+    """
+    from eigentrack.lm.corpus import Corpus, CorpusIndex
+    from eigentrack.lm.prepare import prepare as prepare_corpus
+    from eigentrack.lm.tokenizer import NamedTokenizer, TrainedBpe
+
+    if verify:
+        index = CorpusIndex.load(folder)
+        for split in index.splits:
+            Corpus.open(folder, split, verify=True)
+        _print(folder, index, as_json, "every byte is as it was written")
+        return
+    if (tokenizer is None) == (bpe is None):
+        raise ValueError("give one of --tokenizer NAME and --train-bpe VOCAB")
+    choice = NamedTokenizer(tokenizer) if tokenizer is not None else TrainedBpe(bpe or 0)
+    documents = _documents(sources, dataset, subset, rows, validation_share, split_by, text_field)
+    with PreparationBar() as bar:
+        index = prepare_corpus(documents, folder, choice, processes=processes or os.cpu_count() or 1, report=bar.report)
+    _print(folder, index, as_json, "prepared")
+
+
+def _documents(
+    sources: list[Path] | None,
+    dataset: str | None,
+    subset: str | None,
+    rows: str,
+    validation_share: float,
+    split_by: str | None,
+    text_field: str,
+) -> Documents:
+    from eigentrack.lm.documents import FolderSplit, ShareSplit
+    from eigentrack.lm.named_dataset import DatasetDocuments
+    from eigentrack.lm.text_files import FileDocuments, find_files
+
+    if split_by not in (None, "folder"):
+        raise ValueError(f"--split-by {split_by} is not known; there is folder")
+    share = ShareSplit(validation_share)
+    if dataset is not None:
+        if sources or split_by:
+            raise ValueError("--dataset takes the place of files: leave out SOURCE and --split-by")
+        return DatasetDocuments(dataset, subset, rows, share, text_field)
+    if not sources:
+        raise ValueError("give files or folders of text, or --dataset NAME")
+    return FileDocuments(find_files(sources), FolderSplit() if split_by else share, text_field)
+
+
+def _print(folder: Path, index: CorpusIndex, as_json: bool, done: str) -> None:
+    if as_json:
+        out.print_json(json.dumps(index.to_json()))
+        return
+    out.print(f"{folder}: {done}; vocabulary {index.vocab_size:,}, {index.dtype}", markup=False, highlight=False)
+    for name, split in index.splits.items():
+        out.print(f"  {name}: {split.tokens:,} tokens in {split.documents:,} documents", markup=False, highlight=False)
+    if len(index.splits) == 1:
+        out.print("  no document went to another split: give more documents, a larger --validation-share, or --split-by folder")

@@ -1,0 +1,99 @@
+"""Batches of a corpus: a pure function of (seed, step), for any number of ranks and across epochs.
+
+The split is cut into W windows of T tokens. Row r of step s is window π_e(n mod W) with n = s·B + r and e = n div W; π_e is a
+permutation of its own for each epoch. The target of a token is the next token, and nothing (IGNORED) at the end of a document.
+
+B rows of a step, over all ranks  T tokens a row  W windows an epoch  N sequences of a packed batch
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from eigentrack.lm.corpus import Corpus
+from eigentrack.lm.permutation import permuted
+from eigentrack.tasks.counter_random import derived_seed
+
+IGNORED = -100  # what torch's cross-entropy leaves out
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """Rows laid end to end, [1, B*T], and where each document or row begins; or, without resets, plain rows [B, T].
+
+    `cu_seqlens` stays on the CPU: every layer reads it there, and would wait for a GPU to hand it over.
+    """
+
+    tokens: Int[Tensor, "rows time"]
+    targets: Int[Tensor, "rows time"]
+    cu_seqlens: Int[Tensor, "N+1"] | None
+
+
+class PackedBatches:
+    def __init__(self, corpus: Corpus, *, batch: int, length: int, seed: int, reset_documents: bool = True) -> None:
+        """Without `reset_documents` the state runs on from one document into the next: no cu_seqlens, and faster kernels."""
+        if batch < 1 or length < 1:
+            raise ValueError(f"batch={batch} and length={length} must both be at least 1")
+        self.windows = (corpus.tokens - 1) // length  # the last token of all has no target
+        if not self.windows:
+            raise ValueError(
+                f"{corpus.folder}, split {corpus.name!r} has {corpus.tokens} tokens, too few for one row of "
+                f"length={length} and its targets: shorten the rows, or prepare more text"
+            )
+        self.corpus, self.batch, self.length, self.seed, self.reset_documents = corpus, batch, length, seed, reset_documents
+
+    def epoch(self, step: int) -> float:
+        """How often the corpus has been seen before this step."""
+        return step * self.batch / self.windows
+
+    def take(self, step: int, rank: int = 0, ranks: int = 1, device: torch.device | str = "cpu") -> PackedBatch:
+        """Rank r's rows of the step: the r-th of `ranks` equal blocks of its B rows."""
+        if self.batch % ranks or not 0 <= rank < ranks:
+            raise ValueError(f"batch={self.batch} must be a multiple of ranks={ranks}, and rank={rank} one of them")
+        rows = self.batch // ranks
+        starts = self._window_starts(step * self.batch + rank * rows + np.arange(rows))
+        read = np.empty((rows, self.length + 1), self.corpus.dtype)
+        for row, start in zip(read, starts.tolist(), strict=True):
+            row[:] = self.corpus.read(start, self.length + 1)
+        tokens, targets = read[:, :-1].astype(np.int64), read[:, 1:].astype(np.int64)
+        row, offset = self._document_starts(starts)
+        targets[row, offset - 1] = IGNORED
+        if not self.reset_documents:
+            return PackedBatch(_moved(tokens, device), _moved(targets, device), None)
+        inside = offset < self.length  # at T begins the next row
+        bounds = np.concatenate([np.arange(rows + 1) * self.length, (row * self.length + offset)[inside]])
+        bounds.sort()
+        return PackedBatch(
+            _moved(tokens.reshape(1, -1), device), _moved(targets.reshape(1, -1), device), torch.from_numpy(bounds)
+        )
+
+    def _window_starts(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        epochs, places = np.divmod(numbers, self.windows)
+        starts = np.empty_like(numbers)
+        for epoch in np.unique(epochs).tolist():
+            chosen = epochs == epoch
+            seed = derived_seed(self.seed, f"windows of epoch {epoch}")
+            starts[chosen] = permuted(places[chosen], self.windows, seed) * self.length
+        return starts
+
+    def _document_starts(self, starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Every document that begins at 1..T tokens after its row's first: (row, offset)."""
+        first = np.searchsorted(self.corpus.starts, starts, side="right")
+        counts = np.searchsorted(self.corpus.starts, starts + self.length, side="right") - first
+        row = np.repeat(np.arange(len(starts)), counts)
+        within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return row, self.corpus.starts[first[row] + within] - starts[row]
+
+
+def _moved(array: NDArray[np.int64], device: torch.device | str) -> Tensor:
+    """Copied while the host goes on, where the device is a GPU."""
+    tensor = torch.from_numpy(array)
+    if torch.device(device).type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)

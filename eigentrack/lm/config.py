@@ -1,0 +1,135 @@
+"""LanguageRunConfig: everything that determines the training of a language model, in JSON or YAML as in Python.
+
+preset: deltanet-340m           # where the entries below leave something open; or no preset, and all of it here
+corpus: corpora/fineweb         # made by `eigentrack lm prepare`
+model: {eigenvalues: [0, 1]}
+training: {tokens: 1e9}         # or steps
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from eigentrack.layers.validation import require_positive
+from eigentrack.lm.presets import PRESETS
+from eigentrack.models import ModelConfig
+from eigentrack.training.config_file import check_keys, read_values
+from eigentrack.training.optimization import OptimizationConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageTrainingConfig(OptimizationConfig):
+    """`batch` counts the sequences of a step over all processes and micro-batches: how it is shared out changes no result."""
+
+    length: int  # tokens a sequence
+    betas: tuple[float, float] = (0.9, 0.95)
+    reset_documents: bool = True  # the state starts afresh with every document
+    # how the work is done, not what comes out: a run may go on with other values
+    accumulation: int = field(default=1, compare=False)  # micro-batches a step
+    activation_checkpointing: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(length=self.length, accumulation=self.accumulation)
+        for name in ("reset_documents", "activation_checkpointing"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name}={getattr(self, name)!r} must be true or false")
+
+    @property
+    def tokens_per_step(self) -> int:
+        return self.batch * self.length
+
+    @property
+    def computed_in(self) -> torch.dtype:
+        return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
+
+    def check_ranks(self, ranks: int) -> None:
+        if self.batch % (ranks * self.accumulation):
+            raise ValueError(
+                f"batch={self.batch} cannot be shared out equally over {ranks} processes and accumulation={self.accumulation} "
+                f"micro-batches: make it a multiple of {ranks * self.accumulation}"
+            )
+
+    @classmethod
+    def from_json(cls, values: Any) -> LanguageTrainingConfig:
+        """`tokens` may stand for the steps that it takes to see so many."""
+        if isinstance(values, dict) and "tokens" in values:
+            values = dict(values)
+            tokens = values.pop("tokens")
+            if not isinstance(tokens, (int, float)) or isinstance(tokens, bool) or not 0 < tokens < math.inf:
+                raise ValueError(f"tokens={tokens!r} must be a positive number")
+            if "steps" in values:
+                raise ValueError(f"tokens={tokens} and steps={values['steps']} say the same thing twice: leave one out")
+            require_positive(batch=values.get("batch"), length=values.get("length"))
+            values["steps"] = math.ceil(tokens / (values["batch"] * values["length"]))
+        check_keys("training", values, cls)
+        pairs: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        return cls(**pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageRunConfig:
+    """`model` is a ModelConfig in JSON; its vocab_size is the corpus's unless it is given."""
+
+    corpus: str = field(compare=False)  # the folder may move
+    model: dict[str, Any]
+    training: LanguageTrainingConfig
+    validate_every: int = 1000  # steps; 0: never
+    validation_batches: int = 8
+    checkpoint_every: int = 1000
+    telemetry_every: int = 1000  # 0: never
+    corpus_fingerprint: str | None = None  # filled in when a run starts
+
+    def __post_init__(self) -> None:
+        for name, kind, wanted in (("corpus", str, "the name of a folder"), ("model", dict, "an object")):
+            if not isinstance(getattr(self, name), kind):
+                raise ValueError(f"{name}={getattr(self, name)!r} must be {wanted}")
+        require_positive(checkpoint_every=self.checkpoint_every, validation_batches=self.validation_batches)
+        for name in ("validate_every", "telemetry_every"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"{name}={value!r} must be a whole number, 0 for never")
+        self.build_model_config(vocab_size=1)
+
+    def build_model_config(self, vocab_size: int) -> ModelConfig:
+        return ModelConfig.from_json({"vocab_size": vocab_size, **self.model})
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Any) -> LanguageRunConfig:
+        if isinstance(values, dict) and "preset" in values:
+            values = _filled_in(values)
+        check_keys("run", values, cls)
+        return cls(**{**values, "training": LanguageTrainingConfig.from_json(values["training"])})
+
+
+def load_language_run(path: Path) -> LanguageRunConfig:
+    values = read_values(path)
+    try:
+        return LanguageRunConfig.from_json(values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _filled_in(values: dict[str, Any]) -> dict[str, Any]:
+    """The preset's entries wherever the file has none of its own."""
+    name = values["preset"]
+    if name not in PRESETS:
+        raise ValueError(f"preset={name!r} is not known; there are {', '.join(PRESETS)}")
+    preset, given = PRESETS[name], {key: value for key, value in values.items() if key != "preset"}
+    merged: dict[str, Any] = {**preset, **given}
+    for part in ("model", "training"):
+        if part in given and not isinstance(given[part], dict):
+            raise ValueError(f"{part}={given[part]!r} must be an object")
+        merged[part] = {**preset[part], **given.get(part, {})}
+    if "tokens" in given.get("training", {}):
+        del merged["training"]["steps"]
+    return merged

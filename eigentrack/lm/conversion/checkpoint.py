@@ -1,0 +1,126 @@
+"""Checkpoints of other projects as (configuration, tensors), read and written; and the logits that the peer computes from them.
+
+transformers reads and writes its own families, so that shards, old names and names on the hub are its affair. It has no
+flash-linear-attention, whose package needs a GPU: those folders are read and written as they are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from eigentrack.lm.conversion.family import Family
+from eigentrack.models.storage import CONFIG_FILE, WEIGHTS_FILE, write_json, write_tensors
+
+INDEX_FILE = "model.safetensors.index.json"
+TOKENIZER_FILES = ("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "*.model", "*.jinja")
+SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    family: Family
+    config: Mapping[str, Any]
+    tensors: dict[str, Tensor]
+
+
+def read_json(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG_FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing: {folder} is not a model")
+    try:
+        values = json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid JSON ({error})") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold a JSON object")
+    return values
+
+
+def read_checkpoint(folder: Path, family: Family) -> Checkpoint:
+    if family.package != "transformers":
+        return Checkpoint(family, read_json(folder), _read_tensors(folder))
+    from transformers import AutoModelForCausalLM
+
+    load: Any = AutoModelForCausalLM.from_pretrained  # its annotation leaves out the loading report
+    peer, report = load(folder, dtype="auto", output_loading_info=True)
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(f"{folder} lacks {missing[0]!r} (and {len(missing) - 1} more)")
+    return Checkpoint(family, peer.config.to_dict(), dict(peer.state_dict()))
+
+
+def write_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if checkpoint.family.package == "transformers":
+        _build_peer(checkpoint).save_pretrained(folder)
+        return
+    write_tensors(folder / WEIGHTS_FILE, checkpoint.tensors, {"format": "pt"})
+    names = {"architectures": [checkpoint.family.architecture], "model_type": checkpoint.family.name}
+    write_json(folder / CONFIG_FILE, {**names, **checkpoint.config})
+
+
+def copy_tokenizer(source: Path, target: Path) -> None:
+    for pattern in TOKENIZER_FILES:
+        for path in source.glob(pattern):
+            shutil.copyfile(path, target / path.name)
+
+
+def reason_not_to_run(family: Family) -> str | None:
+    """Why the peer cannot compute logits here, or None."""
+    if family.package == "transformers":
+        return None
+    if not torch.cuda.is_available():
+        return f"{family.package} needs a GPU"
+    installed = all(importlib.util.find_spec(name) is not None for name in ("fla", "fla.models"))
+    return None if installed else f"{family.package} is not installed"
+
+
+@torch.no_grad()
+def peer_logits(checkpoint: Checkpoint, tokens: Tensor) -> Tensor:
+    """In float32, where the peer runs."""
+    device = "cpu"
+    if checkpoint.family.package != "transformers":
+        importlib.import_module("fla.models")  # registers its models with transformers
+        device = "cuda"
+    peer = _build_peer(checkpoint).float().eval().to(device)
+    return peer(tokens.to(device), use_cache=False).logits.float().cpu()
+
+
+def _build_peer(checkpoint: Checkpoint) -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    values = {name: value for name, value in checkpoint.config.items() if name != "model_type"}
+    config = AutoConfig.for_model(checkpoint.family.name, **values)
+    peer = AutoModelForCausalLM.from_config(config, dtype=next(iter(checkpoint.tensors.values())).dtype)
+    _, unexpected = peer.load_state_dict(checkpoint.tensors, strict=False)
+    held = {id(tensor) for tensor in peer.state_dict(keep_vars=True).values()}
+    placed = {id(peer.get_parameter(name)) for name in checkpoint.tensors}
+    if unexpected or held != placed:  # by identity: a tied head is placed with the embedding
+        raise ValueError(f"{checkpoint.family.name}: the converted weights do not fill the peer's model")
+    return peer
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    files = [folder / WEIGHTS_FILE]
+    if (folder / INDEX_FILE).is_file():
+        files = [folder / name for name in sorted(set(json.loads((folder / INDEX_FILE).read_text())["weight_map"].values()))]
+    tensors: dict[str, Tensor] = {}
+    for path in files:
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} is missing: weights are read from safetensors files")
+        try:
+            tensors |= load_file(path)
+        except SafetensorError as error:
+            raise ValueError(f"{path} is damaged or cut short ({error})") from None
+    return tensors

@@ -1,0 +1,64 @@
+"""Family: one kind of foreign checkpoint, described by its weight names and by its configuration in terms of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eigentrack.layers import MIXERS
+from eigentrack.lm.conversion.weights import WeightNames
+from eigentrack.models import ModelConfig
+from eigentrack.options import accepted_options
+from eigentrack.spectrum import EigenRange
+
+Values = Mapping[str, Any]
+BOTH_RANGES = {False: EigenRange(0, 1), True: EigenRange(-1, 1)}  # by a peer's switch for negative eigenvalues
+# options that no peer has
+OURS_ALONE = {"learn_initial_state": False, "bare": False, "widened_from": None}
+
+
+@dataclass(frozen=True)
+class Family:
+    """`name` is the model_type in config.json, `architecture` the class; `package` is what runs it."""
+
+    name: str
+    architecture: str
+    package: str
+    names: WeightNames
+    to_ours: Callable[[Values], ModelConfig]
+    to_theirs: Callable[[ModelConfig], dict[str, Any]]
+
+
+def require(owner: str, values: Values, **expected: object) -> None:
+    """A value for which the other side has no counterpart is refused by its name."""
+    for name, wanted in expected.items():
+        if (found := values.get(name, wanted)) != wanted:
+            raise ValueError(f"{owner}: {name}={found!r} has no counterpart there, only {wanted!r} has")
+
+
+def layer_options(config: ModelConfig, layer: int) -> dict[str, Any]:
+    """All options of a layer, with the model's values and the mixer's defaults filled in."""
+    given = config.options[layer]
+    options = accepted_options(MIXERS[config.mixers[layer]], without=("d_model", "backend"))
+    options |= {name: getattr(config, name) for name in ("eigenvalues", "norm_eps") if name in options}
+    return {**options, **given}
+
+
+def options_of_all_layers(config: ModelConfig, owner: str, mixer: str) -> dict[str, Any]:
+    """The options that every layer has; the peer knows one mixer and no differences between layers."""
+    if wrong := sorted(set(config.mixers) - {mixer}):
+        raise ValueError(f"{owner}: mixer={wrong[0]!r} has no counterpart there, only {mixer!r} has")
+    options = [layer_options(config, layer) for layer in range(config.layers)]
+    if any(other != options[0] for other in options) or len(set(config.mlp_widths)) > 1:
+        raise ValueError(f"{owner}: layers of different sizes or options have no counterpart there")
+    require(owner, vars(config), norm="rms")
+    require(owner, options[0], **OURS_ALONE)
+    return options[0]
+
+
+def negative_switch(owner: str, eigenvalues: EigenRange) -> bool:
+    for negative, known in BOTH_RANGES.items():
+        if eigenvalues == known:
+            return negative
+    raise ValueError(f"{owner}: eigenvalues {eigenvalues} have no counterpart there, only [0, 1] and [-1, 1] have")

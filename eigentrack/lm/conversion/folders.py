@@ -1,0 +1,139 @@
+"""convert: a checkpoint of ours or another project's → ours, wider if asked, or another project's; the logits are compared."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from eigentrack.lm.conversion.checkpoint import (
+    SPECIAL_TOKENS,
+    Checkpoint,
+    copy_tokenizer,
+    peer_logits,
+    read_checkpoint,
+    read_json,
+    reason_not_to_run,
+    write_checkpoint,
+)
+from eigentrack.lm.conversion.families import FAMILIES
+from eigentrack.lm.conversion.weights import in_our_names, in_their_names
+from eigentrack.lm.conversion.widen import widen
+from eigentrack.lm.optional_packages import require
+from eigentrack.models import SequenceModel, load_model
+from eigentrack.models.storage import WRAPPED_CONFIG
+from eigentrack.spectrum import EigenRange
+
+OURS = "eigentrack"
+ALLOWED = 1e-3  # of the largest logit; peers that put a small number under the root of |k| stay far below
+CHECKED = (2, 64)  # sequences, tokens; flash-linear-attention computes longer ones in half precision
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The worst difference between two models' logits, and the largest logit, on random tokens; or why there is none."""
+
+    of: str
+    worst: float | None = None
+    largest: float | None = None
+    skipped: str | None = None
+
+
+@dataclass(frozen=True)
+class Conversion:
+    source: str  # model_type
+    target: str
+    parameters: int
+    eigenvalues: EigenRange
+    comparisons: tuple[Comparison, ...]
+
+
+def convert(source: str | Path, folder: str | Path, eigenvalues: EigenRange | None = None, to: str = OURS) -> Conversion:
+    """Reads a folder (or a name on the hub), writes another. Nothing is written where the logits disagree."""
+    require("transformers", "reads and writes checkpoints", "lm")
+    if to != OURS and to not in FAMILIES:
+        raise ValueError(f"--to {to} is not known; there are {OURS}, {', '.join(FAMILIES)}")
+    source = _on_disk(source)
+    if source.resolve() == Path(folder).resolve():
+        raise ValueError(f"{folder} is the source: choose another folder for what becomes of it")
+    values = read_json(source)
+    kind = OURS if WRAPPED_CONFIG in values else values.get("model_type", OURS)
+    comparisons = []
+    if kind == OURS:
+        model = load_model(source)
+    elif kind in FAMILIES:
+        checkpoint = read_checkpoint(source, FAMILIES[kind])
+        model = _ours(checkpoint)
+        comparisons.append(_against_peer(model, checkpoint))
+    else:
+        raise ValueError(f"{source} holds a {kind!r} model, which has no counterpart; these have: {', '.join(FAMILIES)}")
+    if eigenvalues is not None:
+        wide = widen(model, eigenvalues)
+        comparisons.append(_compare(f"{eigenvalues} and before", _logits(wide), _logits(model)))
+        model = wide
+    special = {name: values.get(name) for name in SPECIAL_TOKENS}
+    if to == OURS:
+        from eigentrack.lm.hugging_face import EigentrackForCausalLM
+
+        EigentrackForCausalLM.around(model, **special).save_pretrained(folder)
+    else:
+        family = FAMILIES[to]
+        checkpoint = Checkpoint(family, {**family.to_theirs(model.config), **special}, in_their_names(family.names, model))
+        comparisons.append(_against_peer(model, checkpoint))
+        write_checkpoint(checkpoint, Path(folder))
+    copy_tokenizer(source, Path(folder))
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return Conversion(kind, to, parameters, model.config.eigenvalues, tuple(comparisons))
+
+
+def _ours(checkpoint: Checkpoint) -> SequenceModel:
+    family = checkpoint.family
+    model = SequenceModel(family.to_ours(checkpoint.config))
+    weights = in_our_names(family.names, checkpoint.tensors, model)
+    for name, parameter in model.named_parameters():
+        if weights[name].shape != parameter.shape:
+            raise ValueError(
+                f"{name!r} would have shape {list(weights[name].shape)}, its configuration says {list(parameter.shape)}"
+            )
+    model.load_state_dict(weights, strict=not model.config.tie_embeddings, assign=True)  # with the precision of each tensor
+    if model.config.tie_embeddings:
+        model.head.weight = model.embedding.weight
+    return model
+
+
+def _against_peer(model: SequenceModel, checkpoint: Checkpoint) -> Comparison:
+    name = f"ours and {checkpoint.family.name}"
+    if reason := reason_not_to_run(checkpoint.family):
+        return Comparison(name, skipped=reason)
+    return _compare(name, _logits(model), peer_logits(checkpoint, _tokens(model)))
+
+
+def _compare(of: str, ours: Tensor, theirs: Tensor) -> Comparison:
+    worst, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
+    if not worst <= ALLOWED * largest:  # a NaN is no agreement
+        raise ValueError(f"the logits of {of} differ by {worst:.1e}, where the largest is {largest:.1e}: nothing is written")
+    return Comparison(of, worst, largest)
+
+
+@torch.no_grad()
+def _logits(model: SequenceModel) -> Tensor:
+    return copy.deepcopy(model).float().eval()(_tokens(model))[0]
+
+
+def _tokens(model: SequenceModel) -> Tensor:
+    return torch.randint(model.config.vocab_size, CHECKED, generator=torch.Generator().manual_seed(0))
+
+
+def _on_disk(source: str | Path) -> Path:
+    if Path(source).is_dir():
+        return Path(source)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    try:
+        return Path(snapshot_download(str(source), ignore_patterns=["*.bin", "*.pth", "*.gguf"]))
+    except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError, OSError):
+        raise ValueError(f"{source} is neither a folder nor a model that the Hugging Face hub gives out") from None

@@ -1,0 +1,114 @@
+"""Weights under two names: each parameter of ours is made of one or more tensors of theirs, stacked along the rows.
+
+Both directions are read off one table; a tensor that has no place in it is an error, never skipped.
+
+H heads  n Householder factors a token  D width of a head
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from eigentrack.layers import Mixer
+from eigentrack.models import SequenceModel
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the same numbers are laid out in a tensor of ours and of theirs; the mixer knows the sizes."""
+
+    to_ours: Callable[[Tensor, Mixer], Tensor]
+    to_theirs: Callable[[Tensor, Mixer], Tensor]
+
+    def then(self, other: Layout) -> Layout:
+        return Layout(
+            lambda tensor, mixer: other.to_ours(self.to_ours(tensor, mixer), mixer),
+            lambda tensor, mixer: self.to_theirs(other.to_theirs(tensor, mixer), mixer),
+        )
+
+
+AS_IS = Layout(lambda tensor, mixer: tensor, lambda tensor, mixer: tensor)
+FILTERS = Layout(lambda tensor, mixer: tensor.squeeze(1), lambda tensor, mixer: tensor.unsqueeze(1))  # [channels, 1, width]
+
+
+@dataclass(frozen=True)
+class Piece:
+    name: str
+    layout: Layout = AS_IS
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Pieces one below the other; `rows` are their heights in ours."""
+
+    pieces: tuple[Piece, ...]
+    rows: Callable[[Mixer], list[int]]
+
+
+Names = dict[str, str | Piece | Stack]  # ours → theirs
+
+
+@dataclass(frozen=True)
+class WeightNames:
+    """`blocks` has a table for each of our mixers that occurs; `their_block` is the prefix of layer {}."""
+
+    model: Names
+    their_block: str
+    blocks: Mapping[str, Names]
+
+
+def in_our_names(names: WeightNames, theirs: Mapping[str, Tensor], model: SequenceModel) -> dict[str, Tensor]:
+    """Their weights (or gradients) as the parameters of our model, which gives names, sizes and what is tied."""
+    left, ours = dict(theirs), {}
+    for name in dict(model.named_parameters()):
+        stack, mixer, prefix = _find(names, name, model)
+        parts = []
+        for piece in stack.pieces:
+            if prefix + piece.name not in theirs:
+                raise ValueError(f"the checkpoint lacks {prefix + piece.name!r}, which our {name!r} is made of")
+            left.pop(prefix + piece.name, None)
+            parts.append(_laid_out(prefix + piece.name, theirs[prefix + piece.name], piece.layout, mixer))
+        ours[name] = torch.cat(parts) if len(parts) > 1 else parts[0]
+    if model.config.tie_embeddings:
+        left.pop(_find(names, "head.weight", model)[0].pieces[0].name, None)
+    if left:
+        raise ValueError(f"the checkpoint holds {min(left)!r} (and {len(left) - 1} more), which has no place in our model")
+    return ours
+
+
+def _laid_out(name: str, tensor: Tensor, layout: Layout, mixer: Mixer) -> Tensor:
+    try:
+        return layout.to_ours(tensor, mixer)
+    except RuntimeError:  # rows that cannot be split into so many heads or factors
+        raise ValueError(f"{name!r} has shape {list(tensor.shape)}, which does not fit the configuration") from None
+
+
+def in_their_names(names: WeightNames, model: SequenceModel) -> dict[str, Tensor]:
+    theirs = {}
+    for name, tensor in model.named_parameters():
+        stack, mixer, prefix = _find(names, name, model)
+        parts = tensor.detach().split(stack.rows(mixer)) if len(stack.pieces) > 1 else [tensor.detach()]
+        for piece, part in zip(stack.pieces, parts, strict=True):
+            theirs[prefix + piece.name] = piece.layout.to_theirs(part, mixer).contiguous()
+    return theirs
+
+
+def _find(names: WeightNames, ours: str, model: SequenceModel) -> tuple[Stack, Mixer, str]:
+    """What a parameter of ours is made of, the mixer of its block (or of the first), and the prefix of their names."""
+    table, key, block, prefix = names.model, ours, 0, ""
+    if ours.startswith("blocks."):
+        _, number, key = ours.split(".", 2)
+        block, prefix = int(number), names.their_block.format(number)
+        table = names.blocks[model.config.mixers[block]]
+    if key not in table:
+        raise ValueError(f"our {ours!r} has no place in such a checkpoint")
+    found = table[key]
+    found = Piece(found) if isinstance(found, str) else found
+    stack = Stack((found,), lambda mixer: []) if isinstance(found, Piece) else found
+    mixer = model.get_submodule(f"blocks.{block}.mixer")
+    assert isinstance(mixer, Mixer)
+    return stack, mixer, prefix

@@ -1,0 +1,172 @@
+"""A prepared corpus: a folder of token shards that are memory-mapped, never loaded.
+
+    index.json              what is there: splits, sizes, checksums, vocabulary
+    train-00000.tokens ...  token ids end to end, little-endian; all shards of a split but the last are of one length
+    train.starts            where each document begins, as int64 positions in the split
+    tokenizer/              what made the tokens of the text
+
+Reading needs numpy alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+INDEX_FILE, TOKENIZER_FOLDER = "index.json", "tokenizer"
+FORMAT = 1
+DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
+STARTS = np.dtype("<i8")
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    file: str
+    entries: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Split:
+    tokens: int
+    documents: int
+    shard_tokens: int  # of every shard but the last
+    shards: tuple[StoredFile, ...]
+    starts: StoredFile
+
+    def __post_init__(self) -> None:
+        sizes = [shard.entries for shard in self.shards]
+        if (
+            sum(sizes) != self.tokens
+            or any(size != self.shard_tokens for size in sizes[:-1])
+            or self.starts.entries != self.documents
+        ):
+            raise TypeError("shards and counts disagree")
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> Split:
+        shards = tuple(StoredFile(**shard) for shard in values["shards"])
+        return Split(**{**values, "shards": shards, "starts": StoredFile(**values["starts"])})
+
+
+@dataclass(frozen=True)
+class CorpusIndex:
+    dtype: str
+    vocab_size: int
+    end_of_document: int | None  # the token after each document
+    tokenizer_sha256: str
+    splits: dict[str, Split]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+    @staticmethod
+    def load(folder: Path) -> CorpusIndex:
+        path = folder / INDEX_FILE
+        try:
+            values = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{path} is missing: {folder} is not a corpus; `eigentrack lm prepare` makes one") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is not valid JSON ({error})") from None
+        if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+            raise ValueError(f"{path} is not the index of a corpus of format {FORMAT}: prepare it again")
+        try:
+            splits = {name: Split.from_json(split) for name, split in values.pop("splits").items()}
+            index = CorpusIndex(splits=splits, **values)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is incomplete or was edited ({error}): prepare the corpus again") from None
+        if index.dtype not in DTYPES:
+            raise ValueError(f"{path}: dtype {index.dtype!r} is not known; there are {', '.join(DTYPES)}")
+        return index
+
+
+class Corpus:
+    """One split of a prepared folder."""
+
+    def __init__(self, folder: Path, name: str, index: CorpusIndex) -> None:
+        """`Corpus.open` checks what this takes for granted."""
+        self.folder, self.name, self.index, self.split = folder, name, index, index.splits[name]
+        self.tokens, self.documents = self.split.tokens, self.split.documents
+        self.vocab_size, self.end_of_document = index.vocab_size, index.end_of_document
+        self._shards = [np.memmap(folder / shard.file, self.dtype, mode="r") for shard in self.split.shards]
+        self.starts: NDArray[np.int64] = np.memmap(folder / self.split.starts.file, STARTS, mode="r")
+
+    @staticmethod
+    def open(folder: str | Path, split: str = "train", *, verify: bool = False) -> Corpus:
+        """Checks sizes; with `verify`, reads everything and checks every byte and every token."""
+        folder = Path(folder)
+        index = CorpusIndex.load(folder)
+        if split not in index.splits:
+            raise ValueError(f"{folder} has no split {split!r}; there are {', '.join(index.splits) or 'none'}")
+        stored = index.splits[split]
+        if not stored.tokens:
+            raise ValueError(f"{folder}: split {split!r} is empty")
+        for file in stored.shards:
+            _check_size(folder, file, DTYPES[index.dtype])
+        _check_size(folder, stored.starts, STARTS)
+        corpus = Corpus(folder, split, index)
+        if verify:
+            corpus._verify()
+        return corpus
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return DTYPES[self.index.dtype]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for equal tokens, document starts and vocabulary."""
+        parts = [*self.split.shards, self.split.starts]
+        text = json.dumps([self.index.dtype, self.vocab_size, [[part.entries, part.sha256] for part in parts]])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def check_vocabulary(self, model_vocab_size: int) -> None:
+        """A model may have tokens to spare, never too few."""
+        if self.vocab_size > model_vocab_size:
+            raise ValueError(
+                f"{self.folder} holds tokens of a vocabulary of {self.vocab_size}, the model knows {model_vocab_size}: "
+                f"set vocab_size={self.vocab_size}, or prepare the corpus with the model's tokenizer"
+            )
+
+    def read(self, position: int, length: int) -> NDArray[Any]:
+        """Tokens position : position + length of the split, across shards; a view where one shard holds them all."""
+        if not 0 <= position <= position + length <= self.tokens:
+            raise ValueError(f"tokens {position}:{position + length} do not lie within the split's {self.tokens}")
+        shard, offset = divmod(position, self.split.shard_tokens)
+        if length and offset + length > self.split.shard_tokens:
+            here = self.split.shard_tokens - offset
+            return np.concatenate([self._shards[shard][offset:], self.read(position + here, length - here)])
+        return self._shards[shard][offset : offset + length] if length else np.empty(0, self.dtype)
+
+    def document(self, number: int) -> NDArray[Any]:
+        """Tokens of one document, its end included."""
+        if not 0 <= number < self.documents:
+            raise ValueError(f"document {number} is not among the split's {self.documents}")
+        start = int(self.starts[number])
+        end = int(self.starts[number + 1]) if number + 1 < self.documents else self.tokens
+        return self.read(start, end - start)
+
+    def _verify(self) -> None:
+        for file in (*self.split.shards, self.split.starts):
+            with (self.folder / file.file).open("rb") as stored:
+                if hashlib.file_digest(stored, "sha256").hexdigest() != file.sha256:
+                    raise ValueError(f"{self.folder / file.file} is damaged (its checksum differs): copy or prepare it again")
+        highest = max(int(shard.max()) for shard in self._shards)
+        if highest >= self.vocab_size:
+            raise ValueError(f"{self.folder}: token {highest} lies outside the vocabulary of {self.vocab_size}")
+
+
+def _check_size(folder: Path, file: StoredFile, dtype: np.dtype[Any]) -> None:
+    path, expected = folder / file.file, file.entries * dtype.itemsize
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing: copy it, or prepare the corpus again")
+    if (size := path.stat().st_size) != expected:
+        raise ValueError(f"{path} has {size} bytes, {file.entries} entries of {dtype.name} take {expected}: it is damaged")

@@ -1,0 +1,67 @@
+"""FLOPs of a model a token, from its definition: 2 for every multiply-add of a projection, a filter or the recurrence.
+
+Counted is what the recurrence says, not what an algorithm does for it, so that the share of a device's rate compares them:
+  delta rule      n factors: kᵀS and S + k wᵀ, 4 KV each; the gate, KV; the read-out Sᵀq, 2 KV    for each head
+  diagonal gates  a S, KV; + k vᵀ, 2 KV; the read-out, 2 KV                                      for each head (Mamba: KV = DN)
+Activations, norms and the lookup of embeddings are left out. A training step costs three forward passes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import torch
+from torch import nn
+
+from eigentrack.layers import GLA, DeltaNet, Mamba, Mamba2, Mixer
+from eigentrack.layers.short_convolution import ShortConvolution
+from eigentrack.models import SequenceModel
+
+DIAGONAL_ENTRY = 5  # FLOPs an entry of the state: decay, outer product, sum, read-out
+FORWARD_PASSES = 3  # of a training step: the backward pass takes the products twice
+
+
+def training_flops(model: SequenceModel) -> int | None:
+    """Of one training step, a token; None where a layer's recurrence has no count here."""
+    total = projection_flops(model)
+    for mixer in (module for module in model.modules() if isinstance(module, Mixer)):
+        count = recurrence_flops(mixer)
+        if count is None:
+            return None
+        total += count
+    return FORWARD_PASSES * total
+
+
+def projection_flops(model: nn.Module) -> int:
+    """Of matrices and short convolutions, forward."""
+    return sum(2 * module.weight.numel() for module in model.modules() if isinstance(module, (nn.Linear, ShortConvolution)))
+
+
+def recurrence_flops(mixer: Mixer) -> int | None:
+    """Of the mixer's state, forward."""
+    if isinstance(mixer, DeltaNet):
+        return math.prod(mixer.memory_shape) * (4 * mixer.householders + 2 + (mixer.gate is not None))
+    if isinstance(mixer, (Mamba, Mamba2, GLA)):
+        return math.prod(mixer.memory_shape) * DIAGONAL_ENTRY
+    return None
+
+
+def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """FLOPs a second of a large matrix product on the device, at its best: what utilisation is a share of."""
+    size, products = (8192, 8) if device.type == "cuda" else (768, 1)
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    seconds = []
+    for _ in range(4):  # the first also warms up
+        _wait(device)
+        start = time.perf_counter()
+        for _ in range(products):
+            a @ b
+        _wait(device)
+        seconds.append(time.perf_counter() - start)
+    return products * 2 * size**3 / min(seconds)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

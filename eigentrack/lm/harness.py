@@ -1,0 +1,51 @@
+"""lm-eval's tasks on a saved language model: accuracy, perplexity and the like, as others report them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eigentrack.lm.optional_packages import require
+
+
+def evaluate_with_harness(
+    folder: str | Path,
+    tasks: Sequence[str],
+    *,
+    limit: int | None = None,
+    batch_size: int = 8,
+    device: str = "cpu",
+    task_folder: str | Path | None = None,
+    few_shot: int | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Task → metric → value, of a folder with model and tokenizer. `task_folder` holds YAML tasks of one's own.
+
+    `limit` takes the first so many documents of each task; `few_shot` examples are shown before each, as many as the task says
+    when left out.
+    """
+    folder = Path(folder)
+    if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")):
+        raise ValueError(f"{folder} has no tokenizer.json: the benchmarks are text, save the tokenizer beside the model")
+    require("lm_eval", "runs the benchmarks", "eval")
+    import eigentrack.lm.hugging_face  # noqa: F401, it registers the model with transformers
+
+    # by name: the package has no types
+    lm_eval, all_tasks, hugging_face = (
+        importlib.import_module(f"lm_eval{part}") for part in ("", ".tasks", ".models.huggingface")
+    )
+    manager = all_tasks.TaskManager(include_path=None if task_folder is None else str(task_folder))
+    if unknown := sorted(set(tasks) - set(manager.all_tasks)):
+        raise ValueError(f"task {unknown[0]!r} is not known to lm-eval; `lm-eval ls tasks` lists them")
+    model = hugging_face.HFLM(pretrained=str(folder), device=device, batch_size=batch_size)
+    outcome = lm_eval.simple_evaluate(
+        model=model, tasks=list(tasks), num_fewshot=few_shot, limit=limit, task_manager=manager, bootstrap_iters=0
+    )
+    return {task: _metrics(values) for task, values in outcome["results"].items()}
+
+
+def _metrics(values: dict[str, Any]) -> dict[str, Any]:
+    """ "acc,none" → acc; the second word names a filter, and is kept where there is one."""
+    kept = {name: value for name, value in values.items() if isinstance(value, int | float)}
+    return {name.removesuffix(",none").replace(",", " "): value for name, value in kept.items()}

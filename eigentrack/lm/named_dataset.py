@@ -1,0 +1,52 @@
+"""Documents of a dataset that is known by name, streamed by the `datasets` library: only its tokens are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from eigentrack.lm.documents import Piece, Place, ShareSplit, cut
+from eigentrack.lm.optional_packages import require
+from eigentrack.lm.text_files import field_of
+
+
+@dataclass(frozen=True)
+class DatasetDocuments:
+    """A place (row, piece of the row) lets a reader go on where it was; the library skips what lies before."""
+
+    name: str
+    subset: str | None
+    rows: str  # the dataset's own split, such as train
+    rule: ShareSplit
+    text_field: str = "text"
+
+    @property
+    def total_bytes(self) -> None:
+        return None
+
+    def identity(self) -> dict[str, Any]:
+        values = {"dataset": self.name, "subset": self.subset, "rows": self.rows}
+        return {**values, "rule": repr(self.rule), "text_field": self.text_field}
+
+    def pieces(self, start: Place = Place()) -> Iterator[Piece]:
+        read = 0
+        for number, row in enumerate(self._stored_rows(start.file), start.file):
+            document, split = field_of(row, self.text_field, f"dataset {self.name}, row {number + 1}"), ""
+            place = Place(number, 0)
+            for text, opens, closes in cut([document]):
+                place = Place(number + 1, 0) if closes else Place(number, place.piece + 1)
+                split = self.rule(text, None) if opens else split
+                read += len(text)
+                if place > start:
+                    yield Piece(text, opens, closes, split, place, read)
+
+    def _stored_rows(self, skipped: int) -> Iterator[Any]:
+        require("datasets", "streams datasets by name", "lm")
+        from datasets import load_dataset  # type: ignore[import-untyped]
+
+        try:
+            yield from load_dataset(self.name, self.subset, split=self.rows, streaming=True).skip(skipped)
+        except Exception as error:  # the library raises its own kinds, and those of the network and the files below it
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ValueError(f"dataset {self.name!r}, split {self.rows!r} cannot be read: {reason}") from None

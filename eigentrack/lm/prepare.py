@@ -1,0 +1,124 @@
+"""Text → tokenizer → blocks of tokens → shards with an index: a corpus that training maps into memory.
+
+The work lies in FOLDER/.preparing until index.json is written last; the same call goes on where a killed one was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eigentrack.lm.block_store import BlockStore
+from eigentrack.lm.blocks import cut_blocks, encode_blocks
+from eigentrack.lm.corpus import INDEX_FILE, TOKENIZER_FOLDER, CorpusIndex
+from eigentrack.lm.documents import TRAIN, Documents, Place
+from eigentrack.lm.shards import write_shards
+from eigentrack.lm.tokenizer import NamedTokenizer, Tokenizer, TrainedBpe, load_tokenizer
+from eigentrack.models.storage import write_json
+
+WORK_FOLDER, SETTINGS_FILE = ".preparing", "settings.json"
+
+
+@dataclass(frozen=True)
+class Progress:
+    stage: str  # what is being done
+    tokens: int
+    bytes_read: int
+    total_bytes: int | None
+
+
+def prepare(
+    documents: Documents,
+    folder: Path,
+    tokenizer: NamedTokenizer | TrainedBpe,
+    *,
+    processes: int = 1,
+    report: Callable[[Progress], object] = lambda progress: None,
+) -> CorpusIndex:
+    if processes < 1:
+        raise ValueError(f"processes={processes} must be at least 1")
+    work = folder / WORK_FOLDER
+    finished = _open_work(folder, work, {"documents": documents.identity(), "tokenizer": repr(tokenizer)})
+    if not finished:
+        loaded = _tokenizer(documents, tokenizer, work, report)
+        dtype = "uint16" if loaded.vocab_size <= 2**16 else "uint32"
+        store = BlockStore(work)
+        _encode(documents, store, work / TOKENIZER_FOLDER, dtype, processes, report)
+        splits = write_shards((store.load(number) for number in range(store.count())), folder, dtype)
+        if not splits:
+            shutil.rmtree(work)
+            raise ValueError("the sources hold no text: there is nothing to prepare")
+        shutil.copytree(work / TOKENIZER_FOLDER, folder / TOKENIZER_FOLDER, dirs_exist_ok=True)
+        index = CorpusIndex(dtype, loaded.vocab_size, loaded.end, loaded.fingerprint, splits)
+        write_json(folder / INDEX_FILE, index.to_json())  # last: a folder with an index is complete
+    shutil.rmtree(work)
+    return CorpusIndex.load(folder)
+
+
+def _open_work(folder: Path, work: Path, settings: dict[str, Any]) -> bool:
+    """Makes the working folder, or checks that it belongs to the same settings. True if only tidying up is left."""
+    if folder.is_file():
+        raise ValueError(f"--out {folder} is a file: name a folder")
+    finished = (folder / INDEX_FILE).exists()
+    if finished and not work.exists():
+        raise ValueError(f"{folder} already holds a corpus: name another folder, or remove it first")
+    settings = json.loads(json.dumps(settings))
+    path = work / SETTINGS_FILE
+    if path.exists() and json.loads(path.read_text()) != settings:
+        if BlockStore(work).count():
+            raise ValueError(
+                f"{folder} holds a half-done corpus of other sources or options: give the same ones to go on, "
+                f"or remove {work} to start anew"
+            )
+        shutil.rmtree(work)  # it failed before anything was encoded
+    work.mkdir(parents=True, exist_ok=True)
+    write_json(path, settings)
+    return finished
+
+
+def _tokenizer(
+    documents: Documents, choice: NamedTokenizer | TrainedBpe, work: Path, report: Callable[[Progress], object]
+) -> Tokenizer:
+    folder, unfinished = work / TOKENIZER_FOLDER, work / f"{TOKENIZER_FOLDER}.unfinished"
+    if not folder.exists():
+        shutil.rmtree(unfinished, ignore_errors=True)
+        choice.write(unfinished, _training_text(documents, report))
+        os.replace(unfinished, folder)
+    return load_tokenizer(folder)
+
+
+def _training_text(documents: Documents, report: Callable[[Progress], object]) -> Iterator[str]:
+    empty = True
+    for piece in documents.pieces():
+        if piece.split == TRAIN:
+            empty = False
+            yield piece.text
+        report(Progress("reading for the BPE", 0, piece.bytes_read, documents.total_bytes))
+    if empty:
+        raise ValueError(f"there is no text in the split {TRAIN!r} to train a BPE on")
+
+
+def _encode(
+    documents: Documents,
+    store: BlockStore,
+    tokenizer: Path,
+    dtype: str,
+    processes: int,
+    report: Callable[[Progress], object],
+) -> None:
+    """Stores the blocks that are not there yet."""
+    done = store.count()
+    tokens, place, bytes_read = sum(store.load(number).count_tokens() for number in range(done)), Place(), 0
+    if done:
+        last = store.load(done - 1)
+        place, bytes_read = last.after, last.bytes_read
+    report(Progress("encoding", tokens, bytes_read, documents.total_bytes))
+    for number, block in enumerate(encode_blocks(cut_blocks(documents.pieces(place)), tokenizer, dtype, processes), done):
+        store.save(number, block)
+        tokens += block.count_tokens()
+        report(Progress("encoding", tokens, block.bytes_read, documents.total_bytes))

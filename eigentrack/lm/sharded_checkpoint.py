@@ -1,0 +1,134 @@
+"""Checkpoints of a training that many processes share: a folder of safetensors, a file or more for each process.
+
+Each process writes its own part, in the background, into a folder with another name; when all parts are there the folder is
+renamed. So a checkpoint is complete, or is not there. Any number of processes can read it. Nothing in it is a pickle.
+"""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.api import CheckpointException
+
+from eigentrack.lm.step import LanguageStep
+
+KEPT = 2  # the last one, and one to fall back on
+UNFINISHED = ".unfinished"
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class ShardedCheckpoints:
+    """The checkpoints of one run; `say` hears of those that could not be written or read."""
+
+    def __init__(self, folder: Path, step: LanguageStep, say: Callable[[str], None]) -> None:
+        self.folder, self.step, self._say = folder, step, say
+        self._pending: tuple[int, Future[Any]] | None = None
+        if step.world.leads:
+            for path in folder.glob(f"*{UNFINISHED}"):  # a run was killed here
+                shutil.rmtree(path)
+        step.world.wait()
+        # a process that is alone is told so by torch at every checkpoint
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+
+    def save(self, done: int) -> None:
+        """`done` steps are done. Returns when the tensors are copied; the disk may take its time."""
+        self.finish()
+        saving = checkpoint.async_save(
+            _tensors(self.step),
+            storage_writer=_Writer(self.folder / f"step-{done:09d}"),
+            process_group=self.step.world.checkpoint_group,
+            no_dist=self.step.world.ranks == 1,
+        )
+        assert isinstance(saving, Future)
+        self._pending = done, saving
+
+    def finish(self) -> None:
+        """Waits for the checkpoint that is being written; one that fails costs a line, not the run."""
+        if self._pending is None:
+            return
+        (done, saving), self._pending = self._pending, None
+        try:
+            saving.result()
+        except (CheckpointException, OSError) as error:
+            self._say(f"the checkpoint of step {done} could not be written ({_reason(error)}); going on without it")
+
+    def load(self) -> int:
+        """Restores the newest checkpoint that can be read; how many steps were done, 0 without any."""
+        found = complete_checkpoints(self.folder)
+        for path in reversed(found):
+            tensors = _tensors(self.step)
+            try:
+                checkpoint.load(
+                    tensors,
+                    storage_reader=HuggingFaceStorageReader(str(path)),
+                    process_group=self.step.world.checkpoint_group,
+                    no_dist=self.step.world.ranks == 1,
+                )
+            except (CheckpointException, OSError) as error:
+                self._say(f"{path.name} cannot be used ({_reason(error)}); going back to what was before it")
+                continue
+            done = int(path.name.removeprefix("step-"))
+            _restore(self.step, tensors, done)
+            return done
+        if found:
+            raise ValueError(f"no checkpoint in {self.folder} can be read: start again in another folder")
+        return 0
+
+
+def complete_checkpoints(folder: Path) -> list[Path]:
+    """Oldest first."""
+    return sorted(path for path in folder.glob("step-*") if path.suffix != UNFINISHED)
+
+
+class _Writer(HuggingFaceStorageWriter):
+    """Writes beside `target`, and puts the folder into place when every process is done."""
+
+    def __init__(self, target: Path) -> None:
+        super().__init__(str(_unfinished(target)), save_distributed=True)
+        self._target = target
+
+    def finish(self, metadata: Any, results: Any) -> None:
+        """Called in one process, after all have written."""
+        super().finish(metadata, results)
+        shutil.rmtree(self._target, ignore_errors=True)
+        _unfinished(self._target).rename(self._target)
+        for old in complete_checkpoints(self._target.parent)[:-KEPT]:
+            shutil.rmtree(old)
+
+
+def _unfinished(target: Path) -> Path:
+    return target.with_name(target.name + UNFINISHED)
+
+
+def _tensors(step: LanguageStep) -> dict[str, Tensor]:
+    """Weights and AdamW's moments by name: those of the run, or zeros where there are none yet."""
+    tensors: dict[str, Tensor] = {}
+    for name, weight in step.parameters.items():
+        tensors[f"weights.{name}"] = weight.detach()
+        state = step.optimizer.state[weight]
+        for moment in MOMENTS:
+            tensors[f"{moment}.{name}"] = state[moment] if moment in state else torch.zeros_like(weight)
+    return tensors
+
+
+@torch.no_grad()
+def _restore(step: LanguageStep, tensors: dict[str, Tensor], done: int) -> None:
+    """The weights were read in place."""
+    for name, weight in step.parameters.items():
+        count = torch.tensor(float(done), device=weight.device if weight.is_cuda else "cpu")
+        step.optimizer.state[weight] = {"step": count, **{moment: tensors[f"{moment}.{name}"] for moment in MOMENTS}}
+    step.refresh()
+
+
+def _reason(error: BaseException) -> str:
+    failures = list(error.failures.values()) if isinstance(error, CheckpointException) else []
+    return str(failures[0][0] if failures else error).split("\n")[0]

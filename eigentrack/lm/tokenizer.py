@@ -1,0 +1,119 @@
+"""Tokenizers in a folder of Hugging Face's shape (tokenizer.json beside its configuration): taken over, or trained on the spot.
+
+`AutoTokenizer.from_pretrained(folder)` reads the folder; here the Rust library alone encodes with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigentrack.lm.optional_packages import require
+
+TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
+END_OF_TEXT = "<|endoftext|>"
+SMALLEST_BPE = 257  # 256 bytes and the end of a text
+BPE_SAMPLE_CHARACTERS = 256 << 20  # more text hardly changes the merges, and the counts of all words must fit in memory
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    rust: Any  # tokenizers.Tokenizer
+    end: int | None  # stands at the end of every document, where the tokenizer has such a token
+    vocab_size: int
+    fingerprint: str
+
+    def encode(self, texts: Sequence[str], dtype: str) -> list[NDArray[Any]]:
+        """Tokens of each text by itself, without special tokens."""
+        encodings = self.rust.encode_batch_fast(texts, add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=dtype) for encoding in encodings]
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """From a folder that a NamedTokenizer or a TrainedBpe wrote."""
+    require("tokenizers", "encodes text", "lm")
+    from tokenizers import Tokenizer as RustTokenizer
+
+    path = folder / TOKENIZER_FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing: {folder} holds no tokenizer of the fast kind")
+    try:
+        rust = RustTokenizer.from_file(str(path))
+        config = json.loads((folder / CONFIG_FILE).read_text())
+    except Exception as error:  # the Rust library raises plain Exceptions
+        raise ValueError(f"{folder} holds no readable tokenizer ({str(error).splitlines()[0]})") from None
+    rust.no_truncation()
+    rust.no_padding()
+    rust.encode_special_tokens = True  # a document that spells a special token does not contain one
+    end = config.get("eos_token")
+    end = end["content"] if isinstance(end, dict) else end
+    ids = rust.get_vocab(with_added_tokens=True).values()
+    fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Tokenizer(rust, None if end is None else rust.token_to_id(end), max(ids, default=-1) + 1, fingerprint)
+
+
+@dataclass(frozen=True)
+class NamedTokenizer:
+    """Any tokenizer that transformers knows, by name or from a folder."""
+
+    name: str
+
+    def write(self, folder: Path, texts: Iterable[str]) -> None:
+        require("transformers", "loads tokenizers by name", "lm")
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.name)
+        except Exception as error:  # transformers raises its own kinds, and those of the network and the files below it
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ValueError(f"tokenizer {self.name!r} is not to be had: {reason}") from None
+        if not tokenizer.is_fast:
+            raise ValueError(f"tokenizer {self.name!r} has no fast form ({TOKENIZER_FILE}): choose another one")
+        tokenizer.save_pretrained(folder)
+
+
+@dataclass(frozen=True)
+class TrainedBpe:
+    """Byte-level BPE, trained on the texts: it can encode every text, and decoding gives back its bytes."""
+
+    vocab_size: int
+
+    def __post_init__(self) -> None:
+        if self.vocab_size < SMALLEST_BPE:
+            raise ValueError(f"a byte-level BPE has at least {SMALLEST_BPE} tokens, got {self.vocab_size}")
+
+    def write(self, folder: Path, texts: Iterable[str]) -> None:
+        require("tokenizers", "trains a BPE", "lm")
+        from tokenizers import Tokenizer as RustTokenizer
+        from tokenizers import decoders, models, pre_tokenizers, trainers
+
+        rust = RustTokenizer(models.BPE())
+        rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        rust.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.vocab_size,
+            special_tokens=[END_OF_TEXT],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        rust.train_from_iterator(_sample(texts), trainer)
+        folder.mkdir(parents=True, exist_ok=True)
+        rust.save(str(folder / TOKENIZER_FILE))
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": END_OF_TEXT, "clean_up_tokenization_spaces": False}
+        (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n")
+
+
+def _sample(texts: Iterable[str]) -> Iterator[str]:
+    characters = 0
+    for text in texts:
+        if characters >= BPE_SAMPLE_CHARACTERS:
+            return
+        characters += len(text)
+        yield text

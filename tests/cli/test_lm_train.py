@@ -1,0 +1,51 @@
+"""eigentrack lm train: a preset or a file, one line for what is wrong, and a model at the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from eigentrack.cli import app
+from eigentrack.models import load_model
+from tests.lm.runs import VOCAB, small_run, write_learnable_corpus
+
+
+def test_a_file_becomes_a_model(tmp_path: Path) -> None:
+    config = small_run(write_learnable_corpus(tmp_path / "corpus"))
+    (tmp_path / "corpus" / "tokenizer").mkdir()
+    (tmp_path / "corpus" / "tokenizer" / "tokenizer.json").write_text("{}")
+    (tmp_path / "run.json").write_text(json.dumps(config.to_json()))
+    result = CliRunner().invoke(app, ["lm", "train", str(tmp_path / "run.json"), "--out", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    assert "10 steps, 640 tokens, loss" in result.stdout
+    assert load_model(tmp_path / "run" / "model").config.vocab_size == VOCAB
+    assert (tmp_path / "run" / "model" / "tokenizer.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tiny"], "preset tiny needs --corpus"),
+        (["tinny"], "tinny is neither a file nor a preset; presets are deltanet-340m"),
+        (["tiny", "--corpus", "nowhere"], "nowhere is not a corpus; `eigentrack lm prepare` makes one"),
+        (["FILE", "--corpus", "nowhere"], "--corpus goes with a preset"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+    file = tmp_path / "run.json"
+    file.write_text("{}")
+    given = [str(file) if argument == "FILE" else argument for argument in arguments]
+    result = CliRunner().invoke(app, ["lm", "train", *given, "--out", str(tmp_path / "run")])
+    assert isinstance(result.exception, (ValueError, OSError))
+    assert message in str(result.exception)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_vocabulary_that_is_too_small_is_named(tmp_path: Path) -> None:
+    config = small_run(write_learnable_corpus(tmp_path / "corpus")).to_json()
+    (tmp_path / "run.json").write_text(json.dumps({**config, "model": {**config["model"], "vocab_size": 5}}))
+    result = CliRunner().invoke(app, ["lm", "train", str(tmp_path / "run.json"), "--out", str(tmp_path / "run")])
+    assert f"a vocabulary of {VOCAB}, the model knows 5" in str(result.exception)

@@ -1,0 +1,254 @@
+"""Preparing: the corpus holds exactly the documents, whatever the number of processes and however often it was killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from eigentrack.lm import prepare as prepare_module
+from eigentrack.lm.blocks import cut_blocks
+from eigentrack.lm.corpus import Corpus, CorpusIndex
+from eigentrack.lm.documents import FolderSplit, ShareSplit, SplitRule
+from eigentrack.lm.prepare import Progress, prepare
+from eigentrack.lm.text_files import FileDocuments, find_files
+from eigentrack.lm.tokenizer import NamedTokenizer, TrainedBpe, load_tokenizer
+from tests.lm.corpora import write_corpus
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCUMENTS = [f"Document {number}:\n" + f"{number * number} words, " * (number % 60) for number in range(300)]
+SMALL_BLOCKS = 2000  # characters
+SCRIPT = f"""
+import sys, time
+from functools import partial
+from pathlib import Path
+from eigentrack.lm import prepare as prepare_module
+from tests.lm import test_prepare
+prepare_module.cut_blocks = partial(prepare_module.cut_blocks, size={SMALL_BLOCKS})
+if __name__ == "__main__":
+    test_prepare.run(Path(sys.argv[1]), Path(sys.argv[2]), processes=2, report=lambda progress: time.sleep(0.02))
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "documents.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in DOCUMENTS))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare_module, "cut_blocks", partial(cut_blocks, size=SMALL_BLOCKS))
+
+
+def run(
+    source: Path,
+    folder: Path,
+    *,
+    rule: SplitRule = ShareSplit(0.2),
+    tokenizer: NamedTokenizer | TrainedBpe = TrainedBpe(400),
+    processes: int = 1,
+    report: Callable[[Progress], object] = lambda progress: None,
+) -> CorpusIndex:
+    documents = FileDocuments(find_files([source]), rule)
+    return prepare(documents, folder, tokenizer, processes=processes, report=report)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def decoded(folder: Path, split: str) -> list[str]:
+    corpus, tokenizer = Corpus.open(folder, split, verify=True), load_tokenizer(folder / "tokenizer")
+    documents = [corpus.document(number).tolist() for number in range(corpus.documents)]
+    assert all(document[-1] == tokenizer.end for document in documents)
+    return [tokenizer.rust.decode(document[:-1]) for document in documents]
+
+
+def test_the_corpus_holds_exactly_the_documents(source: Path, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    index = run(source, tmp_path / "corpus", report=seen.append)
+    rule = ShareSplit(0.2)
+    for split in ("train", "validation"):
+        assert decoded(tmp_path / "corpus", split) == [text for text in DOCUMENTS if rule(text, None) == split]
+    assert (index.dtype, index.vocab_size, index.end_of_document) == ("uint16", 400, 0)
+    assert not (tmp_path / "corpus" / ".preparing").exists()
+    assert seen[-1].tokens == sum(split.tokens for split in index.splits.values())
+    assert seen[-1].bytes_read == seen[-1].total_bytes == source.stat().st_size
+
+
+def test_any_number_of_processes_and_any_blocks_give_the_same_bytes(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(source, tmp_path / "one", processes=1)
+    run(source, tmp_path / "three", processes=3)
+    monkeypatch.setattr(prepare_module, "cut_blocks", cut_blocks)
+    run(source, tmp_path / "one block", processes=1)
+    assert contents(tmp_path / "one") == contents(tmp_path / "three") == contents(tmp_path / "one block")
+
+
+def test_killed_again_and_again_it_ends_with_the_same_bytes_and_leaves_no_process(source: Path, tmp_path: Path) -> None:
+    run(source, tmp_path / "whole")
+    work, kills = tmp_path / "killed" / ".preparing", 0
+    for _ in range(2):
+        before = len(list(work.glob("block-*")))
+        command = [sys.executable, "-c", SCRIPT, str(source), str(tmp_path / "killed")]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and len(list(work.glob("block-*"))) < before + 2:
+            time.sleep(0.01)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        kills += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert len(children) >= 2
+        assert _end(children)
+        assert not (tmp_path / "killed" / "index.json").exists()
+    assert kills == 2
+    stored = len(list(work.glob("block-*.npz")))
+    assert stored >= 4
+    steps: list[Progress] = []
+    run(source, tmp_path / "killed", report=steps.append)
+    assert steps[0].tokens > 0  # it went on, and did not start anew
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def _end(processes: list[str], seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        states = [Path(f"/proc/{process}/stat") for process in processes]
+        if not any(state.exists() and state.read_text().rsplit(")", 1)[1].split()[0] != "Z" for state in states):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_folders_become_splits(tmp_path: Path) -> None:
+    for split, text in {"train": "some text to train on", "math": "x = y", "prose": "Call me Ishmael."}.items():
+        (tmp_path / "in" / split).mkdir(parents=True)
+        (tmp_path / "in" / split / "a.txt").write_text(text)
+    index = run(tmp_path / "in", tmp_path / "corpus", rule=FolderSplit())
+    assert list(index.splits) == ["math", "prose", "train"]
+    assert decoded(tmp_path / "corpus", "prose") == ["Call me Ishmael."]
+    with pytest.raises(ValueError, match="has no split 'validation'; there are math, prose, train"):
+        Corpus.open(tmp_path / "corpus", "validation")
+
+
+def test_a_document_of_many_pieces_stays_one_document(tmp_path: Path) -> None:
+    text = "one line of a long text\n" * 60_000  # more than one piece, each more than one block
+    (tmp_path / "long.txt").write_text(text)
+    run(tmp_path / "long.txt", tmp_path / "corpus", rule=ShareSplit(0))
+    assert decoded(tmp_path / "corpus", "train") == [text]
+
+
+def test_a_large_vocabulary_takes_wider_tokens(source: Path, tmp_path: Path) -> None:
+    TrainedBpe(400).write(tmp_path / "tokenizer", DOCUMENTS)
+    values = json.loads((tmp_path / "tokenizer" / "tokenizer.json").read_text())
+    values["model"]["vocab"] |= {f"unused {number}": number for number in range(400, 2**16 + 1)}
+    (tmp_path / "tokenizer" / "tokenizer.json").write_text(json.dumps(values))
+    index = run(source, tmp_path / "wide", tokenizer=NamedTokenizer(str(tmp_path / "tokenizer")), rule=ShareSplit(0))
+    assert (index.dtype, index.vocab_size) == ("uint32", 2**16 + 1)
+    assert decoded(tmp_path / "wide", "train") == DOCUMENTS
+
+
+def test_a_finished_folder_and_other_options_are_refused(source: Path, tmp_path: Path) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(progress: Progress) -> None:
+        if progress.tokens > 1000:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(source, tmp_path / "corpus", report=kill)
+    with pytest.raises(ValueError, match=r"holds a half-done corpus of other sources or options: .* remove .*\.preparing"):
+        run(source, tmp_path / "corpus", rule=ShareSplit(0.1))
+    run(source, tmp_path / "corpus")
+    with pytest.raises(ValueError, match="already holds a corpus: name another folder, or remove it"):
+        run(source, tmp_path / "corpus")
+    with pytest.raises(ValueError, match="is a file: name a folder"):
+        run(source, source)
+    with pytest.raises(ValueError, match="processes=0 must be at least 1"):
+        run(source, tmp_path / "other", processes=0)
+
+
+def test_after_a_mistake_the_corrected_call_goes_through(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": ""}\n')
+    with pytest.raises(ValueError, match="there is no text in the split 'train' to train a BPE on"):
+        run(tmp_path / "a.jsonl", tmp_path / "corpus")
+    (tmp_path / "a.jsonl").write_text('{"text": "now there is some"}\n')
+    assert run(tmp_path / "a.jsonl", tmp_path / "corpus", rule=ShareSplit(0)).splits["train"].documents == 1
+    (tmp_path / "empty.txt").write_text("")
+    tokenizer = NamedTokenizer(str(tmp_path / "corpus" / "tokenizer"))
+    with pytest.raises(ValueError, match="the sources hold no text: there is nothing to prepare"):
+        run(tmp_path / "empty.txt", tmp_path / "nothing", tokenizer=tokenizer)
+
+
+def test_on_the_command_line(source: Path, tmp_path: Path) -> None:
+    folder = str(tmp_path / "corpus")
+    options = ["--train-bpe", "300", "--validation-share", "0.2", "--processes", "2", "--out", folder]
+    command = [sys.executable, "-W", "error", "-m", "eigentrack", "lm", "prepare", str(source), *options]
+    made = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120)
+    assert made.returncode == 0, made.stderr
+    assert "train: " in made.stdout
+    assert "validation: " in made.stdout
+    assert set(CorpusIndex.load(tmp_path / "corpus").splits) == {"train", "validation"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--verify", "--out", "CORPUS"], "is damaged (its checksum differs): copy or prepare it again"),
+        (["SOURCE", "--out", "CORPUS"], "give one of --tokenizer NAME and --train-bpe VOCAB"),
+        (["--train-bpe", "300", "--out", "CORPUS"], "give files or folders of text, or --dataset NAME"),
+        (["SOURCE", "--dataset", "x", "--train-bpe", "300", "--out", "CORPUS"], "--dataset takes the place of files"),
+        (["SOURCE", "--split-by", "year", "--train-bpe", "300", "--out", "CORPUS"], "--split-by year is not known"),
+        (["SOURCE", "--tokenizer", "SOURCE", "--out", "OTHER"], "is not to be had"),
+    ],
+)
+def test_bad_input_on_the_command_line_is_one_line(
+    source: Path,
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from eigentrack.cli import main
+
+    corpus = write_corpus(tmp_path / "corpus", [30, 30])
+    (corpus.folder / "train-00000.tokens").write_bytes(bytes(200))
+    names = {"SOURCE": str(source), "CORPUS": str(corpus.folder), "OTHER": str(tmp_path / "other")}
+    monkeypatch.setattr(sys, "argv", ["eigentrack", "lm", "prepare", *(names.get(word, word) for word in arguments)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.strip().count("\n") <= 1
+
+
+@pytest.mark.parametrize("stage", ["copytree", "rmtree"])
+def test_stopped_between_the_shards_and_the_end_it_ends_with_the_same_bytes(source: Path, tmp_path: Path, stage: str) -> None:
+    """With every shard written but no index, and with the index but before the work is tidied away."""
+    run(source, tmp_path / "whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepare_module.shutil, stage, _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(source, tmp_path / "stopped")
+    assert (tmp_path / "stopped" / "train-00000.tokens").exists()
+    assert (tmp_path / "stopped" / "index.json").exists() == (stage == "rmtree")
+    run(source, tmp_path / "stopped")
+    assert contents(tmp_path / "stopped") == contents(tmp_path / "whole")
+
+
+def _interrupt(*_: object, **options: object) -> None:
+    if "ignore_errors" not in options:  # the removal of an unfinished tokenizer
+        raise KeyboardInterrupt
