@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from eigentrack.automata.congruences import orbits
 from eigentrack.automata.dfa import DFA
 from eigentrack.automata.holonomy import holonomy
 from eigentrack.automata.image_sets import DEFAULT_LIMIT
+from eigentrack.automata.maps import Map, is_identity, is_permutation, is_permutation_or_constant, letter_maps
 from eigentrack.automata.permutation_group import PermutationGroup
-from eigentrack.automata.splitting import is_permutation_or_constant
 from eigentrack.automata.tile_chains import TileChains
 
-Map = tuple[int, ...]  # the image of every point
 Points = tuple[int, ...]  # one point for each level
 
 
@@ -71,6 +71,16 @@ class Cascade:
         """
         return self.actions.get((level, letter, above)) or tuple(range(self.levels[level].points))
 
+    def table(self, level: int) -> list[dict[Points, Map]]:
+        """For every letter: the points of the levels above, where words lead to them → the map of this level."""
+        contexts = sorted({state[:level] for state in self.outputs})
+        return [{above: self.action(level, letter, above) for above in contexts} for letter in range(self.letters)]
+
+    def maps(self, level: int) -> tuple[Map, ...]:
+        """The different maps of the level's points, without the identity."""
+        used = dict.fromkeys(images for row in self.table(level) for images in row.values())
+        return tuple(images for images in used if not is_identity(images))
+
     def step(self, state: Points, letter: int) -> Points:
         return tuple(self.action(level, letter, state[:level])[point] for level, point in enumerate(state))
 
@@ -90,7 +100,23 @@ def cascade(dfa: DFA, limit: int = DEFAULT_LIMIT) -> Cascade:
 
     Neither the image sets of the automaton nor the states of its cascade may be more than `limit`.
     """
-    letters = tuple(zip(*dfa.transitions, strict=True))
+    found = _cascade(dfa, limit)
+    if isinstance(found, str):
+        raise ValueError(found)
+    return found
+
+
+@lru_cache(maxsize=4)  # verdicts and several constructions ask for the same one
+def _cascade(dfa: DFA, limit: int) -> Cascade | str:
+    """Or why there is none."""
+    try:
+        return _decomposed(dfa, limit)
+    except ValueError as too_large:
+        return str(too_large)
+
+
+def _decomposed(dfa: DFA, limit: int) -> Cascade:
+    letters = tuple(letter_maps(dfa).values())
     if all(map(is_permutation_or_constant, letters)):
         return explore(
             (dfa.states,), len(letters), (dfa.start,), lambda _, letter, *above: letters[letter], lambda s: s[0], limit
@@ -140,7 +166,7 @@ def _without_idle_points(
     """Keeps the levels that ever move, and of these the points that permutations connect with a reachable one."""
     permutations: list[set[Map]] = [set() for _ in sizes]
     for (level, _, _), images in actions.items():
-        if len(set(images)) == sizes[level] and images != tuple(range(sizes[level])):
+        if is_permutation(images) and not is_identity(images):
             permutations[level].add(images)
     moving, number = [], []  # level → old point → new point
     for level, reached in enumerate(map(set, zip(*outputs, strict=True))):
@@ -159,7 +185,7 @@ def _without_idle_points(
 
     short_actions = {}
     for (level, letter, above), images in actions.items():
-        if level in moving and images != tuple(range(sizes[level])):
+        if level in moving and not is_identity(images):
             short_actions[moving.index(level), letter, short(above)] = renamed(level, images)
     groups = [
         PermutationGroup(len(number[level]), tuple(sorted(renamed(level, images) for images in permutations[level])))

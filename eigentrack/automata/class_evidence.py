@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigentrack.automata.dfa import DFA
 from eigentrack.automata.green import GreenRelations, green_relations
@@ -52,13 +53,7 @@ def monoid_structure(dfa: DFA, limit: int) -> MonoidStructure:
 def _star_free(structure: MonoidStructure) -> str | None:
     if not structure.subgroups:
         return None
-    monoid = structure.monoid
-    m = _first_periodic(monoid)
-    power, cycle = monoid.elements[m].tolist(), set(range(monoid.states))
-    while (reached := {power[state] for state in cycle}) != cycle:
-        cycle = reached
-    turning = sorted(state for state in cycle if power[state] != state)
-    return f"{_spelled(monoid, m)} acts with period {monoid.power_cycle(m)[1]} on states {_listed(turning)}"
+    return _turning(structure.monoid, lambda maps, high: _product(high, maps) != high)
 
 
 def _group(structure: MonoidStructure) -> str | None:
@@ -76,7 +71,11 @@ def _solvable(structure: MonoidStructure) -> str | None:
 
 
 def _two_groups_only(structure: MonoidStructure) -> str | None:
-    return next((_contains(subgroup) for subgroup in structure.subgroups if not subgroup.group.is_two_group), None)
+    odd = next((subgroup for subgroup in structure.subgroups if not subgroup.group.is_two_group), None)
+    if odd is None:
+        return None
+    # a power of 2 that is large enough ends every period of a power of 2: what is left is idempotent, or of odd period
+    return f"{_turning(structure.monoid, lambda maps, high: _product(high, high) != high)}; the monoid {_contains(odd)}"
 
 
 def _commutative(structure: MonoidStructure) -> str | None:
@@ -146,18 +145,32 @@ AGAINST: dict[str, Callable[[MonoidStructure], str | None]] = {
 }
 
 
-def _first_periodic(monoid: TransitionMonoid) -> int:
-    """The first element m with m^N ≠ m^(N+1) for N ≥ states, found by squaring m until its exponent is that large."""
+def _turning(monoid: TransitionMonoid, differs: Callable[[Integers, Integers], NDArray[np.bool_]]) -> str:
+    """The first element m for which `differs(m, m^N)`, N = 2^k ≥ states, and its period."""
+    m = _first(monoid, differs)
+    power, cycle = monoid.elements[m].tolist(), set(range(monoid.states))
+    while (reached := {power[state] for state in cycle}) != cycle:
+        cycle = reached
+    turning = sorted(state for state in cycle if power[state] != state)
+    return f"{_spelled(monoid, m)} acts with period {monoid.power_cycle(m)[1]} on states {_listed(turning)}"
+
+
+def _first(monoid: TransitionMonoid, differs: Callable[[Integers, Integers], NDArray[np.bool_]]) -> int:
     rows = max(1, _CHUNK_ENTRIES // monoid.states)
     for start in range(0, monoid.size, rows):
-        maps = monoid.elements[start : start + rows].astype(np.int64)
-        powers = maps
+        maps: Integers = monoid.elements[start : start + rows].astype(np.int64)
+        high = maps
         for _ in range(monoid.states.bit_length()):
-            powers = np.take_along_axis(powers, powers, axis=1)
-        periodic = (np.take_along_axis(maps, powers, axis=1) != powers).any(axis=1)
-        if periodic.any():
-            return start + int(np.argmax(periodic))
-    raise ValueError("every element is aperiodic")
+            high = _product(high, high)
+        found = differs(maps, high).any(axis=1)
+        if found.any():
+            return start + int(np.argmax(found))
+    raise ValueError("no element differs")
+
+
+def _product(first: Integers, second: Integers) -> Integers:
+    """Row by row, first the one, then the other."""
+    return np.take_along_axis(second, first, axis=1)
 
 
 def _shared_class(structure: MonoidStructure, classes: Integers, by: str) -> str | None:

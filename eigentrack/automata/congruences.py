@@ -9,6 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+from eigentrack.automata.maps import is_permutation
+
 Partition = tuple[int, ...]
 Pair = tuple[int, int]
 Transitions = Sequence[Sequence[int]]
@@ -48,7 +50,9 @@ def congruences(transitions: Transitions, limit: int = 512) -> tuple[Partition, 
         _, partition = heapq.heappop(heap)
         if partition not in found:
             found.add(partition)
-            for join in {_join(partition, other) for other, (x, y) in principal.items() if partition[x] != partition[y]}:
+            # pairs in the same two blocks have the same join
+            joins = {(partition[x], partition[y]): other for other, (x, y) in principal.items() if partition[x] != partition[y]}
+            for join in {_join(partition, other) for other in joins.values()}:
                 heapq.heappush(heap, (max(join), join))
     if any(partition not in found for _, partition in heap):
         found |= {trivial, *(_maximal_without(pair, principal) for pair in principal.values())}
@@ -97,10 +101,15 @@ def _root(forest: list[int], node: int) -> int:
 def _maximal_without(avoided: Pair, principal: Mapping[Partition, Pair]) -> Partition:
     """A congruence that keeps the avoided pair apart, though no coarser one does."""
     joined = tuple(range(len(next(iter(principal)))))
+    refused: set[Pair] = set()  # blocks whose join would put the avoided pair together
     for other, (x, y) in principal.items():
-        if joined[x] != joined[y]:
+        if joined[x] != joined[y] and (joined[x], joined[y]) not in refused:
             coarser = _join(joined, other)
-            if coarser[avoided[0]] != coarser[avoided[1]]:
+            if coarser[avoided[0]] == coarser[avoided[1]]:
+                refused.add((joined[x], joined[y]))
+            else:
+                block = dict(zip(joined, coarser, strict=True))
+                refused = {(block[p], block[q]) for p, q in refused}
                 joined = coarser
     return joined
 
@@ -111,7 +120,7 @@ def _principal_congruences(transitions: Transitions) -> dict[Partition, Pair]:
     letters = list(dict.fromkeys(zip(*transitions, strict=True)))
     rows = list(zip(*letters, strict=True))
     # a power of a permutation letter a undoes it: (x, y) and (xa, ya) have the same congruence, and one x of each orbit will do
-    orbit = orbits([images for images in letters if len(set(images)) == states], states)
+    orbit = orbits(filter(is_permutation, letters), states)
     firsts = [orbit.index(number) for number in range(max(orbit) + 1)]
     pairs = [(x, y) for x in firsts for y in range(states) if orbit[y] >= orbit[x] and y != x]
     return {principal_congruence(rows, x, y): (x, y) for x, y in pairs}

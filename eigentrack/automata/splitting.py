@@ -22,10 +22,10 @@ from eigentrack.automata.congruences import (
     meet,
     quotient,
 )
+from eigentrack.automata.maps import Map, changed_rank, is_constant, is_identity, is_permutation, is_permutation_or_constant
 
 SEARCH_LIMIT = 50_000  # meets that the search for the fewest points computes: about a second
 
-Map = tuple[int, ...]
 Item = TypeVar("Item")
 
 
@@ -45,25 +45,16 @@ class Action:
             raise ValueError("an action needs at least one column")
 
     @property
-    def reflections(self) -> int:
-        """The factors that the costliest letter needs."""
-        return max(map(reflections, self.maps))
+    def is_register(self) -> bool:
+        """Letters keep the point or set it, and never permute."""
+        return all(is_identity(images) or is_constant(images) for images in self.maps)
 
-
-def is_permutation_or_constant(images: Sequence[int]) -> bool:
-    return len(set(images)) in (1, len(images))
-
-
-def reflections(images: Sequence[int]) -> int:
-    """Points minus cycles of a permutation; 0 for a reset."""
-    if len(set(images)) < len(images):
-        return 0
-    unseen, cycles = set(range(len(images))), 0
-    while unseen:
-        point, cycles = unseen.pop(), cycles + 1
-        while (point := images[point]) in unseen:
-            unseen.remove(point)
-    return len(images) - cycles
+    def factors(self, gated: bool) -> int:
+        """Generalized Householder factors of the costliest letter; a gate clears the state of all points at once."""
+        if self.is_register or self.points == 2:  # one number is overwritten, or changes its sign
+            return 1
+        reset = 1 if gated else self.points
+        return max(reset if is_constant(images) else changed_rank(images) for images in self.maps)
 
 
 def split(transitions: Transitions) -> tuple[Action, ...]:
@@ -82,10 +73,10 @@ def _split(transitions: tuple[Map, ...]) -> tuple[Action, ...]:
     states = tuple(range(len(transitions)))
     if len(states) == 1:
         return ()
-    if not any(map(reflections, letters)):  # resets alone: nothing to save by splitting, and every partition is a congruence
+    if not any(map(_reflections, letters)):  # resets alone: nothing to save by splitting, and every partition is a congruence
         return (Action(len(states), letters, (states,)),)
     costs = {partition: _cost(transitions, partition) for partition in congruences(transitions)}
-    fewest = min(k for k in costs.values() if is_trivial_meet([p for p, cost in costs.items() if cost <= k]))
+    fewest = next(k for k in sorted(set(costs.values())) if is_trivial_meet([p for p, cost in costs.items() if cost <= k]))
     alike: dict[tuple[Map, ...], list[Map]] = {}  # maps on the points → columns
     for partition, cost in costs.items():
         if cost <= fewest:
@@ -103,7 +94,11 @@ def _split(transitions: tuple[Map, ...]) -> tuple[Action, ...]:
 
 
 def _cost(transitions: Transitions, partition: Partition) -> int:
-    return max(map(reflections, zip(*quotient(transitions, partition), strict=True)))
+    return max(map(_reflections, set(zip(*quotient(transitions, partition), strict=True))))
+
+
+def _reflections(images: Map) -> int:
+    return changed_rank(images) if is_permutation(images) else 0
 
 
 def _canonical_action(maps: Sequence[Map]) -> tuple[tuple[Map, ...], Map]:
@@ -112,8 +107,8 @@ def _canonical_action(maps: Sequence[Map]) -> tuple[tuple[Map, ...], Map]:
     An orbit of the permutations is numbered by a search from one of its points, the one that gives the least table;
     a reset marks the point that it goes to.
     """
-    permutations = [images for images in maps if len(set(images)) == len(images)]
-    marks = [tuple(images[0] == point for images in maps if len(set(images)) < len(images)) for point in range(len(maps[0]))]
+    permutations = [images for images in maps if is_permutation(images)]
+    marks = [tuple(images[0] == point for images in maps if not is_permutation(images)) for point in range(len(maps[0]))]
 
     def numbered_from(root: int) -> tuple[list[tuple[tuple[bool, ...], tuple[int, ...]]], list[int]]:
         number, order, table = {root: 0}, [root], []

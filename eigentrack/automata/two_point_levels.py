@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from eigentrack.automata.cascade import Cascade, Level, Map, Points, explore
+from eigentrack.automata.cascade import Cascade, Level, Points, explore
 from eigentrack.automata.congruences import Transitions, orbits, principal_congruence, quotient
+from eigentrack.automata.maps import Map, is_constant
 
 Digits = tuple[int, ...]
 
@@ -34,7 +35,7 @@ def two_point_cascade(cascade: Cascade) -> Cascade:
         names, before_it = digits[level], before[firsts[level] :]
         images = cascade.action(level, letter, decoded(before[: firsts[level]]))
         digit = len(before_it)
-        if len(set(images)) == 1:
+        if is_constant(images):
             return (names[images[0]][digit],) * sizes[place]
         moved = list(range(sizes[place]))
         for point, image in enumerate(images):

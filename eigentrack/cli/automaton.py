@@ -18,6 +18,15 @@ DfaFile = Annotated[Path | None, typer.Option("--dfa", help="A JSON file: letter
 GroupName = Annotated[str | None, typer.Option("--group", help="The word problem of a group: S5, A5, Z60, D4, Q8, Z2xZ3.")]
 Letters = Annotated[str, typer.Option(help="With --group: all, swaps, upto3 or generators.")]
 
+ImageLimit = Annotated[int | None, typer.Option(help="Give up the cascade beyond so many image sets.")]
+
+
+def image_limit_or_default(image_limit: int | None) -> int:
+    from eigentrack.automata.image_sets import DEFAULT_LIMIT
+
+    check_limit("--image-limit", image_limit)
+    return DEFAULT_LIMIT if image_limit is None else image_limit
+
 
 def read_automaton(
     regex: str | None, alphabet: str, named: str | None, file: Path | None, group: str | None, letters: str

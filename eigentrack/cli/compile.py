@@ -13,10 +13,12 @@ from eigentrack.cli.automaton import (
     Alphabet,
     DfaFile,
     GroupName,
+    ImageLimit,
     Letters,
     Named,
     Regex,
     check_limit,
+    image_limit_or_default,
     read_automaton,
     split_word,
 )
@@ -41,9 +43,13 @@ def compile_command(
     architecture: Annotated[
         str | None, typer.Option(help="deltanet, deltaproduct, gated, diagonal, dense or rotation; else the smallest is taken.")
     ] = None,
+    construction: Annotated[
+        str | None, typer.Option(help="One of those that `eigentrack explain` names, such as permutation or cascade-gated.")
+    ] = None,
     spread: Annotated[bool, typer.Option("--spread", help="One factor a token: several tokens a letter.")] = False,
     dtype: Annotated[str, typer.Option(help="Of the weights: float32, float64, bfloat16 or float16.")] = "float32",
     state_limit: StateLimit = 200_000,
+    image_limit: ImageLimit = None,
     draw: Annotated[Path | None, typer.Option(help="Draw the automaton and its cascade: FILE.svg or FILE.png.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,16 +66,18 @@ def compile_command(
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file: name a folder")
     check_limit("--state-limit", state_limit)
+    images = image_limit_or_default(image_limit)
     if draw is not None:
         check_drawing(draw)
     dfa = read_automaton(regex, alphabet, named, dfa_file, group, letters)
-    with err.status("drawing up plans, proving the best ..."):
-        compiled = compile_network(choose_plan(dfa, architecture, spread), DTYPES[dtype], state_limit)
-    save_compiled(compiled, folder)
-    if draw is not None:
+    if draw is not None:  # first, as it may be refused
         from eigentrack.automata import cascade
 
-        draw_automaton(dfa, cascade(dfa), draw)
+        draw_automaton(dfa, cascade(dfa, images), draw)
+    with err.status("drawing up plans, proving the best ..."):
+        choice = choose_plan(dfa, architecture, construction, spread, images)
+        compiled = compile_network(choice, DTYPES[dtype], state_limit)
+    save_compiled(compiled, folder)
     certificate = compiled.certificate
     if as_json:
         found = {**compiled.summary, "states": dfa.states, "folder": str(folder), "certificate": certificate.to_json()}

@@ -10,7 +10,18 @@ import typer
 from rich.markup import escape
 from rich.padding import Padding
 
-from eigentrack.cli.automaton import Alphabet, DfaFile, GroupName, Letters, Named, Regex, check_limit, read_automaton
+from eigentrack.cli.automaton import (
+    Alphabet,
+    DfaFile,
+    GroupName,
+    ImageLimit,
+    Letters,
+    Named,
+    Regex,
+    check_limit,
+    image_limit_or_default,
+    read_automaton,
+)
 from eigentrack.cli.console import AsJson, err, out
 from eigentrack.cli.drawing import check_drawing, draw_automaton
 
@@ -48,7 +59,7 @@ def explain(
     group: GroupName = None,
     letters: Letters = "all",
     monoid_limit: Annotated[int | None, typer.Option(help="Give up beyond so many elements of the monoid.")] = None,
-    image_limit: Annotated[int | None, typer.Option(help="Give up beyond so many image sets of the cascade.")] = None,
+    image_limit: ImageLimit = None,
     draw: Annotated[Path | None, typer.Option(help="Draw the automaton and its cascade: FILE.svg or FILE.png.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -57,21 +68,21 @@ def explain(
     Example: eigentrack explain '(abab)*'
     """
     from eigentrack.automata import cascade, classify
-    from eigentrack.automata.image_sets import DEFAULT_LIMIT as IMAGES
-    from eigentrack.automata.transition_monoid import DEFAULT_LIMIT as ELEMENTS
+    from eigentrack.automata.transition_monoid import DEFAULT_LIMIT
     from eigentrack.expressivity import verdicts
 
     check_limit("--monoid-limit", monoid_limit)
-    check_limit("--image-limit", image_limit)
+    images = image_limit_or_default(image_limit)
     if draw is not None:
         check_drawing(draw)
     dfa = read_automaton(regex, alphabet, named, dfa_file, group, letters)
-    language = classify(dfa, ELEMENTS if monoid_limit is None else monoid_limit)
-    judged = verdicts(dfa, language)
-    try:
-        levels, trouble = cascade(dfa, IMAGES if image_limit is None else image_limit), None
-    except ValueError as error:  # too large to decompose; everything else is known
-        levels, trouble = None, str(error)
+    with err.status("classifying, judging ..."):
+        language = classify(dfa, DEFAULT_LIMIT if monoid_limit is None else monoid_limit)
+        judged = verdicts(dfa, language, images)
+        try:
+            levels, trouble = cascade(dfa, images), None
+        except ValueError as error:  # too large to decompose; everything else is known
+            levels, trouble = None, str(error)
     if draw is not None:
         draw_automaton(dfa, levels, draw)
     if as_json:
@@ -85,6 +96,8 @@ def explain(
 
 
 def _to_json(dfa: DFA, language: LanguageClass, judged: tuple[Verdict, ...], levels: Cascade | None) -> dict[str, Any]:
+    from eigentrack.expressivity import Construction
+
     return {
         "states": language.states,
         "letters": list(dfa.letters),
@@ -106,7 +119,7 @@ def _to_json(dfa: DFA, language: LanguageClass, judged: tuple[Verdict, ...], lev
                 "theorem": verdict.theorem,
                 "precision": verdict.precision,
                 "reason": verdict.reason,
-                "witness": verdict.witness,
+                "witness": verdict.witness.to_json() if isinstance(verdict.witness, Construction) else verdict.witness,
             }
             for verdict in judged
         ],
@@ -123,18 +136,24 @@ def _print_language(dfa: DFA, language: LanguageClass) -> None:
 
 
 def _print_verdicts(judged: tuple[Verdict, ...]) -> None:
-    """Architectures that share verdict, reason and theorem share a paragraph."""
-    paragraphs: dict[tuple[str, ...], list[str]] = {}
+    """Architectures that share verdict, reason, theorem and witness share a paragraph."""
+    from eigentrack.expressivity import Construction
+
+    paragraphs: dict[tuple[str, str, str, Construction | None], list[str]] = {}
     for verdict in judged:
         why = verdict.reason if verdict.answer != "cannot" else f"{verdict.reason}: {verdict.witness}"
         source = f"{verdict.theorem}; {verdict.precision}" if verdict.answer != "unknown" else verdict.theorem
-        paragraphs.setdefault((verdict.answer, why, source), []).append(verdict.architecture.name)
+        network = verdict.witness if isinstance(verdict.witness, Construction) else None
+        paragraphs.setdefault((verdict.answer, why, source, network), []).append(verdict.architecture.name)
     for answer, colour in _COLOURS.items():
         out.print(f"\n[bold {colour}]{_HEADINGS[answer]}[/bold {colour}]", highlight=False)
-        for (said, why, source), names in paragraphs.items():
+        for (said, why, source, network), names in paragraphs.items():
             if said == answer:
                 out.print(Padding(f"{escape(' · '.join(names))}", (0, 0, 0, 2)), highlight=False)
                 out.print(Padding(f"[dim]{escape(why)} ({escape(source)})[/dim]", (0, 0, 0, 6)), highlight=False)
+                if network is not None:
+                    built = f"compile {network.options}: {network.sizes}"
+                    out.print(Padding(f"[dim]{escape(built)}[/dim]", (0, 0, 0, 6)), highlight=False)
 
 
 def _print_cascade(levels: Cascade | None, trouble: str | None) -> None:

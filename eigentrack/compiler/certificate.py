@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from eigentrack.automata import DFA
-from eigentrack.compiler.chunk_bounds import InputRecord, chunk_fault
-from eigentrack.compiler.closure import Alphabet, Closure, explore
+from eigentrack.compiler.alphabet import Alphabet
+from eigentrack.compiler.chunk_bounds import chunk_fault
+from eigentrack.compiler.closure import Closure, explore
 from eigentrack.compiler.cyclic import rotation_plan, two_layer_plan
-from eigentrack.compiler.exactness import ExactnessCheck
 from eigentrack.compiler.length_bound import length_bound
 from eigentrack.compiler.network import build_network
+from eigentrack.compiler.watched_steps import WatchedSteps
 from eigentrack.models import SequenceModel
-from eigentrack.models.sequence_model import ModelState
 from eigentrack.models.storage import stored_weights
 from eigentrack.recurrence.dispatch import state_dtype
 
@@ -69,16 +68,12 @@ class Certificate:
 def certify(model: SequenceModel, dfa: DFA, alphabet: Alphabet, state_limit: int = STATE_LIMIT) -> Certificate:
     """For every length."""
     _check_model(model, dfa)
-    check, record = ExactnessCheck(model.parameters()), InputRecord(model)
-
-    def watched_step(token: Tensor, state: ModelState | None) -> tuple[Tensor, ModelState]:
-        with check:
-            return model.step(token, state)
-
-    with torch.no_grad(), record:
-        closure = explore(watched_step, dfa, alphabet, state_limit)
-    faults = [f"{op} {fault}" for op, fault in sorted(check.faults.items())]
-    if fault := chunk_fault(model, record) if closure.small_states else "a state is not made of -1, 0 and 1":
+    steps = WatchedSteps(model)
+    with torch.no_grad():
+        closure = explore(steps.step, dfa, alphabet, state_limit)
+        steps.finish()
+    faults = [f"{op} {fault}" for op, fault in sorted(steps.check.faults.items())]
+    if fault := chunk_fault(model, steps.record) if closure.small_states else "a state is not made of -1, 0 and 1":
         faults.append(f"chunked: {fault}")
     return _certificate(model, dfa, alphabet, closure, None, faults)
 

@@ -1,4 +1,4 @@
-"""Which construction: all that fit the language and the architecture are drawn up, and the best is taken.
+"""Which construction: all that fit the language and the architecture are drawn up, and put in order.
 
 Exact before inexact, then the fewest parameters (tables included), then the fewest layers.
 """
@@ -8,75 +8,107 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 
 import torch
 
 from eigentrack.automata import DFA
+from eigentrack.automata.image_sets import DEFAULT_LIMIT
 from eigentrack.compiler.constructions import cascade_plan, dense_plan, diagonal_plan, permutation_plan
 from eigentrack.compiler.cyclic import rotation_plan, two_layer_plan
 from eigentrack.compiler.network import model_config
-from eigentrack.compiler.plan import Plan, Products
+from eigentrack.compiler.plan import Plan
 from eigentrack.compiler.spreading import spread
 from eigentrack.models import SequenceModel
 
-Construction = Callable[[DFA], Plan]
+Draw = Callable[[DFA, int], Plan]  # the automaton and the most image sets that its cascade may have
 
 
-def _one_factor(construct: Construction) -> Construction:
-    def constructed(dfa: DFA) -> Plan:
-        plan = construct(dfa)
+def _without_cascade(draw: Callable[[DFA], Plan]) -> Draw:
+    return lambda dfa, image_limit: draw(dfa)
+
+
+def _one_factor(draw: Draw) -> Draw:
+    def drawn(dfa: DFA, image_limit: int) -> Plan:
+        plan = draw(dfa, image_limit)
         if plan.architecture != "deltanet":
-            raise ValueError(f"a letter needs {householders(plan)} factors")
+            raise ValueError(f"a letter needs {plan.householders} factors")
         return plan
 
-    return constructed
+    return drawn
 
 
-_DIRECT, _GATED = partial(permutation_plan, gated=False), partial(permutation_plan, gated=True)
-_CASCADE, _GATED_CASCADE = partial(cascade_plan, gated=False), partial(cascade_plan, gated=True)
+_DIRECT, _GATED = (_without_cascade(partial(permutation_plan, gated=gated)) for gated in (False, True))
+_DENSE, _ROTATION, _TWO_LAYERS = map(_without_cascade, (dense_plan, rotation_plan, two_layer_plan))
 
-ARCHITECTURES: dict[str, tuple[str, tuple[Construction, ...]]] = {
+
+def _cascade(dfa: DFA, image_limit: int) -> Plan:
+    return cascade_plan(dfa, False, image_limit)
+
+
+def _gated_cascade(dfa: DFA, image_limit: int) -> Plan:
+    return cascade_plan(dfa, True, image_limit)
+
+
+# architecture → what it is, and its constructions by name
+ARCHITECTURES: dict[str, tuple[str, dict[str, Draw]]] = {
     "deltanet": (
         "one Householder factor a token, eigenvalues in [-1, 1], no gate",
-        (_one_factor(_DIRECT), _one_factor(_CASCADE), two_layer_plan),
+        {"permutation": _one_factor(_DIRECT), "cascade-products": _one_factor(_cascade), "two-layer-cyclic": _TWO_LAYERS},
     ),
-    "deltaproduct": ("several factors a token, no gate", (_DIRECT, _CASCADE)),
-    "gated": ("several factors and a gate in [0, 1]", (_GATED, _GATED_CASCADE)),
-    "diagonal": ("gates only: eigenvalues in [0, 1] for star-free languages, in [-1, 1] with 2-groups", (diagonal_plan,)),
-    "dense": ("full matrices", (dense_plan,)),
-    "rotation": ("two reflections of the plane a token, for counting modulo m; inexact", (rotation_plan,)),
+    "deltaproduct": ("several factors a token, no gate", {"permutation": _DIRECT, "cascade-products": _cascade}),
+    "gated": ("several factors and a gate in [0, 1]", {"permutation": _GATED, "cascade-gated": _gated_cascade}),
+    "diagonal": (
+        "gates only: eigenvalues in [0, 1] for star-free languages, in [-1, 1] with 2-groups",
+        {"diagonal-cascade": diagonal_plan},
+    ),
+    "dense": ("full matrices", {"dense": _DENSE}),
+    "rotation": ("two reflections of the plane a token, for counting modulo m; inexact", {"rotation": _ROTATION}),
 }
-_AUTOMATIC = (_DIRECT, _GATED, _CASCADE, _GATED_CASCADE, diagonal_plan, dense_plan)
+_AUTOMATIC = ("deltaproduct", "gated", "diagonal", "dense")  # one factor is a deltaproduct, too
 
 
 @dataclass(frozen=True)
 class Choice:
-    plan: Plan
-    why: str  # what was compared
+    """The plans, best first, and what was compared."""
+
+    plans: tuple[Plan, ...]
+    why: str
+
+    def __post_init__(self) -> None:
+        if not self.plans:
+            raise ValueError("a choice needs at least one plan")
 
 
-def choose_plan(dfa: DFA, architecture: str | None = None, spread_factors: bool = False) -> Choice:
+def choose_plan(
+    dfa: DFA,
+    architecture: str | None = None,
+    construction: str | None = None,
+    spread_factors: bool = False,
+    image_limit: int = DEFAULT_LIMIT,
+) -> Choice:
     """`spread_factors`: one factor a token, by several tokens a letter."""
-    if architecture is not None and architecture not in ARCHITECTURES:
-        raise ValueError(f"architecture {architecture!r} is not known; there are {', '.join(ARCHITECTURES)}")
+    wanted = _constructions(architecture, construction)
     if spread_factors:
-        if architecture not in (None, "deltanet"):
-            raise ValueError(f"--spread gives a deltanet, so it does not go with --architecture {architecture}")
+        if architecture not in (None, "deltanet") or construction not in (None, "permutation"):
+            raise ValueError("--spread gives a deltanet by the construction permutation: leave out what asks for another")
         return Choice(
-            spread(permutation_plan(dfa, gated=False)), "one factor a token, spread over several tokens a letter, as asked"
+            (spread(permutation_plan(dfa, gated=False)),), "one factor a token, spread over several tokens a letter, as asked"
         )
     plans, reasons = [], []
-    for construct in ARCHITECTURES[architecture][1] if architecture else _AUTOMATIC:
+    for draw in wanted:
         try:
-            plans.append(construct(dfa))
+            plans.append(draw(dfa, image_limit))
         except ValueError as reason:
             reasons.append(str(reason))
     if not plans:
-        raise ValueError(f"no {architecture or ''} network can be built for this language: {'; '.join(dict.fromkeys(reasons))}")
-    plans.sort(key=lambda plan: (not plan.exact, parameters(plan), len(plan.blocks)))
-    compared = ", ".join(f"{plan.construction} ({plan.architecture}, {parameters(plan)})" for plan in plans)
-    kind = "exact" if plans[0].exact else "inexact, as no exact one is known"
-    return Choice(plans[0], f"{kind}, and the fewest parameters of: {compared}")
+        asked = " ".join(name for name in (architecture, construction) if name)
+        raise ValueError(f"no {asked} network can be built for this language: {'; '.join(dict.fromkeys(reasons))}")
+    ranked = sorted((((not plan.exact, parameters(plan), len(plan.blocks)), plan) for plan in plans), key=itemgetter(0))
+    compared = ", ".join(f"{plan.construction} ({plan.architecture}, {size})" for (_, size, _), plan in ranked)
+    best = ranked[0][1]
+    kind = "exact" if best.exact else "inexact, as no exact one is known"
+    return Choice(tuple(plan for _, plan in ranked), f"{kind}, and the fewest parameters of: {compared}")
 
 
 def parameters(plan: Plan) -> int:
@@ -84,6 +116,15 @@ def parameters(plan: Plan) -> int:
         return sum(parameter.numel() for parameter in SequenceModel(model_config(plan)).parameters())
 
 
-def householders(plan: Plan) -> int:
-    """Factors a token, in the layer that has most; 0 where there are none."""
-    return max((block.mixer.householders for block in plan.blocks if isinstance(block.mixer, Products)), default=0)
+def _constructions(architecture: str | None, construction: str | None) -> list[Draw]:
+    if architecture is not None and architecture not in ARCHITECTURES:
+        raise ValueError(f"architecture {architecture!r} is not known; there are {', '.join(ARCHITECTURES)}")
+    if construction is None:
+        chosen = _AUTOMATIC if architecture is None else (architecture,)
+        return [draw for name in chosen for draw in ARCHITECTURES[name][1].values()]
+    names = list(ARCHITECTURES) if architecture is None else [architecture]
+    found = [ARCHITECTURES[name][1][construction] for name in names if construction in ARCHITECTURES[name][1]]
+    if not found:
+        known = dict.fromkeys(known for name in names for known in ARCHITECTURES[name][1])
+        raise ValueError(f"construction {construction!r} is not known for {' or '.join(names)}; there are {', '.join(known)}")
+    return found

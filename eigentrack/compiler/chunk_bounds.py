@@ -41,8 +41,8 @@ class InputRecord:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for hook in self._hooks:
-            hook.remove()
+        while self._hooks:
+            self._hooks.pop().remove()
 
     def _keeper(self, layer: int) -> Any:
         def keep(module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:

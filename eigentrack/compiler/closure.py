@@ -7,13 +7,14 @@ generate from the begin token is finite, every joint state labelled q answers q,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from eigentrack.automata import DFA
+from eigentrack.compiler.alphabet import Alphabet
 from eigentrack.layers import MixerState
 from eigentrack.models.sequence_model import ModelState
 
@@ -22,26 +23,8 @@ Step = Callable[[Tensor, ModelState | None], tuple[Tensor, ModelState]]  # a tok
 STEP_BATCH = 1024  # joint states that are stepped at once
 
 
-@dataclass(frozen=True)
-class Alphabet:
-    """How a word becomes tokens: begin, then each letter and its fillers."""
-
-    letters: int
-    tokens_per_letter: int = 1
-
-    @property
-    def begin(self) -> int:
-        return self.letters
-
-    @property
-    def filler(self) -> int:
-        return self.letters + 1
-
-    def spelled(self, letter: int) -> list[int]:
-        return [letter] + [self.filler] * (self.tokens_per_letter - 1)
-
-    def tokens(self, word: Iterable[int]) -> list[int]:
-        return [self.begin, *(token for letter in word for token in self.spelled(letter))]
+class TooManyJointStates(ValueError):
+    """The network may well be right, but its joint states are more than the limit."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +63,12 @@ def explore(step: Step, dfa: DFA, alphabet: Alphabet, limit: int) -> Closure:
                     came_from.append((before, letter))
                     new.append(place)
             if len(labels) > limit:
-                raise ValueError(f"the network has more than {limit} joint states: raise --state-limit to go on")
+                raise TooManyJointStates(f"the network has more than {limit} joint states: raise --state-limit to go on")
             if new:
                 pieces.append(after.select(torch.tensor(new)))
         frontier = fresh
         if pieces:
-            states = _stack(pieces)
+            states = stacked(pieces)
             small = small and _small(states)
     return Closure(len(labels), None, margin, small)
 
@@ -122,7 +105,7 @@ def _small(states: ModelState) -> bool:
     return all(bool(((part == 0) | (part.abs() == 1)).all()) for layer in states.layers for part in layer.memory)
 
 
-def _stack(states: list[ModelState]) -> ModelState:
+def stacked(states: list[ModelState]) -> ModelState:
     layers = []
     for parts in zip(*(state.layers for state in states), strict=True):
         memory = tuple(torch.cat(tensors) for tensors in zip(*(part.memory for part in parts), strict=True))

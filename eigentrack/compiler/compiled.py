@@ -15,10 +15,12 @@ from typing import Any
 import torch
 
 from eigentrack.automata import DFA
+from eigentrack.compiler.alphabet import Alphabet
 from eigentrack.compiler.certificate import STATE_LIMIT, Certificate, certify, certify_up_to_a_length, json_hash
-from eigentrack.compiler.choice import Choice, householders, parameters
-from eigentrack.compiler.closure import Alphabet
+from eigentrack.compiler.choice import Choice, parameters
+from eigentrack.compiler.closure import TooManyJointStates
 from eigentrack.compiler.network import build_network
+from eigentrack.compiler.plan import Plan
 from eigentrack.models import SequenceModel, load_model, save_model
 from eigentrack.models.storage import write_json
 
@@ -51,9 +53,20 @@ class Compiled:
 
 
 def compile_network(choice: Choice, dtype: torch.dtype = torch.float32, state_limit: int = STATE_LIMIT) -> Compiled:
-    plan = choice.plan
-    model = build_network(plan, dtype)
-    alphabet = Alphabet(len(plan.dfa.letters), plan.tokens_per_letter)
+    """The first plan whose proof needs no more joint states than the limit."""
+    passed_over = ""
+    for number, plan in enumerate(choice.plans, start=1):
+        try:
+            return _proved(plan, choice.why + passed_over, dtype, state_limit)
+        except TooManyJointStates:
+            if number == len(choice.plans):
+                raise
+            passed_over += f"; passed over: {plan.construction} ({plan.architecture}), more than {state_limit} joint states"
+    raise AssertionError("a choice has at least one plan")
+
+
+def _proved(plan: Plan, why: str, dtype: torch.dtype, state_limit: int) -> Compiled:
+    model, alphabet = build_network(plan, dtype), plan.alphabet
     prove = certify if plan.exact else certify_up_to_a_length
     certificate = prove(model, plan.dfa, alphabet, state_limit)
     _, state = model.step(torch.tensor([alphabet.begin]))
@@ -61,11 +74,11 @@ def compile_network(choice: Choice, dtype: torch.dtype = torch.float32, state_li
     summary = {
         "construction": plan.construction,
         "architecture": plan.architecture,
-        "why": choice.why,
+        "why": why,
         "layers": len(plan.blocks),
         "mixers": list(model.config.mixers),
         "state_size": sum(part.numel() for part in carried),
-        "householders": householders(plan),
+        "householders": plan.householders,
         "d_model": plan.channels,
         "mlp_width": max(model.config.mlp_widths),
         "parameters": parameters(plan),

@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from eigentrack.automata import DFA
 from eigentrack.automata.cascade import Cascade, cascade
-from eigentrack.automata.splitting import is_permutation_or_constant
+from eigentrack.automata.image_sets import DEFAULT_LIMIT
+from eigentrack.automata.maps import injective_sink, is_identity, is_permutation_or_constant, letter_maps
 from eigentrack.automata.two_point_levels import two_point_cascade
 from eigentrack.compiler.plan import (
     ALWAYS,
@@ -25,40 +26,37 @@ from eigentrack.compiler.plan import (
     Products,
     Row,
     Wiring,
-    letter_channel,
 )
 from eigentrack.compiler.tracking import Tracked, track, track_with_sink
-
-LARGEST_DENSE = 256  # states; a dense layer has their square in parameters for every letter
-MOST_TUPLES = 20_000  # joint states of a cascade that a table can tell apart
+from eigentrack.expressivity.construction import LARGEST_DENSE, MOST_TUPLES
 
 Value = TypeVar("Value")
 Layer = Callable[[tuple[Channel, ...], Tracked], Products | Gates]
 
 
 def permutation_plan(dfa: DFA, gated: bool) -> Plan:
-    wiring, letters = Wiring(dfa), _letter_channels(dfa)
-    if all(is_permutation_or_constant(images) for images in zip(*dfa.transitions, strict=True)):
+    wiring = Wiring(dfa)
+    if _permutes_or_resets(dfa):
         tracked = track(dfa.transitions, dfa.start, wiring, gated)
     else:
         tracked = track_with_sink(dfa.transitions, _sink(dfa), dfa.start, wiring)
-    return _one_layer(dfa, "permutation", Products(letters, tracked.heads, gated), tracked, wiring)
+    return _one_layer("permutation", Products(wiring.letters, tracked.heads, gated), tracked, wiring)
 
 
-def diagonal_plan(dfa: DFA) -> Plan:
+def diagonal_plan(dfa: DFA, image_limit: int = DEFAULT_LIMIT) -> Plan:
     """Registers and signs only: one layer where the letters allow it, else a cascade of them."""
-    wiring, letters = Wiring(dfa), _letter_channels(dfa)
-    if all(is_permutation_or_constant(images) for images in zip(*dfa.transitions, strict=True)):
+    wiring = Wiring(dfa)
+    if _permutes_or_resets(dfa):
         tracked = track(dfa.transitions, dfa.start, wiring, gated=False)
         if all(len(head.start) == 1 for head in tracked.heads):
-            return _one_layer(dfa, "diagonal-cascade", Gates(letters, tracked.heads), tracked, wiring)
-    levels = two_point_cascade(cascade(dfa))
+            return _one_layer("diagonal-cascade", Gates(wiring.letters, tracked.heads), tracked, wiring)
+    levels = two_point_cascade(cascade(dfa, image_limit))
     return _cascade(dfa, "diagonal-cascade", levels, lambda inputs, tracked: Gates(inputs, tracked.heads), gated=False)
 
 
-def cascade_plan(dfa: DFA, gated: bool) -> Plan:
-    name = "cascade-gated" if gated else "cascade-products"
-    return _cascade(dfa, name, cascade(dfa), lambda inputs, tracked: Products(inputs, tracked.heads, gated), gated)
+def cascade_plan(dfa: DFA, gated: bool, image_limit: int = DEFAULT_LIMIT) -> Plan:
+    name, levels = "cascade-gated" if gated else "cascade-products", cascade(dfa, image_limit)
+    return _cascade(dfa, name, levels, lambda inputs, tracked: Products(inputs, tracked.heads, gated), gated)
 
 
 def dense_plan(dfa: DFA) -> Plan:
@@ -66,20 +64,20 @@ def dense_plan(dfa: DFA) -> Plan:
         raise ValueError(f"{dfa.states} states are too many for dense matrices; at most {LARGEST_DENSE}")
     wiring = Wiring(dfa)
     states = wiring.new_channels(dfa.states)
-    layer = Matrices(_letter_channels(dfa), tuple(zip(*dfa.transitions, strict=True)), dfa.start, states)
-    return _plan(dfa, "dense", [Block(layer)], wiring, [((state, 1.0),) for state in states])
+    layer = Matrices(wiring.letters, tuple(letter_maps(dfa).values()), dfa.start, states)
+    return wiring.plan("dense", [Block(layer)], [[(state, 1.0)] for state in states])
 
 
-def _one_layer(dfa: DFA, name: str, layer: Products | Gates, tracked: Tracked, wiring: Wiring) -> Plan:
+def _one_layer(name: str, layer: Products | Gates, tracked: Tracked, wiring: Wiring) -> Plan:
     """The logit of a state counts the bits that agree with its code: half for each, minus half for each that does not."""
     readout = [
         (
             *((bit, 2.0 * value - 1) for bit, value in tracked.literals(state)),
             (ALWAYS, len(tracked.bits) / 2 - sum(tracked.codes[state])),
         )
-        for state in range(dfa.states)
+        for state in range(wiring.dfa.states)
     ]
-    return _plan(dfa, name, [Block(layer)], wiring, readout)
+    return wiring.plan(name, [Block(layer)], readout)
 
 
 def _cascade(dfa: DFA, name: str, levels: Cascade, layer: Layer, gated: bool) -> Plan:
@@ -88,27 +86,26 @@ def _cascade(dfa: DFA, name: str, levels: Cascade, layer: Layer, gated: bool) ->
         raise ValueError("an automaton of one state has no cascade")
     if len(reachable) > MOST_TUPLES:
         raise ValueError(f"the cascade has {len(reachable)} joint states; a table holds at most {MOST_TUPLES}")
-    wiring, letters = Wiring(dfa), _letter_channels(dfa)
+    wiring = Wiring(dfa)
+    letters = wiring.letters
     blocks: list[Block] = []
     now: list[Tracked] = []  # the levels above, as they are after the letter
     before: list[Tracked] = []  # and as they were before it: a level reads those
     for number in range(len(levels.levels)):
-        actions = _actions_of_level(levels, number, len(letters))
-        maps = tuple(dict.fromkeys(images for row in actions for images in row.values()))
+        actions = levels.table(number)
         if number == 0:
             inputs, maps = letters, tuple(row[()] for row in actions)
         else:
             delayed = _delayed(now[-1], wiring)
             before.append(delayed)
-            identity = tuple(range(levels.levels[number].points))
-            maps = tuple(images for images in maps if images != identity)
+            maps = levels.maps(number)
             inputs = wiring.new_channels(len(maps))
             signal = dict(zip(maps, inputs, strict=True))
             choose = tuple(
                 Row(((letters[letter], 1), *when), signal[images])
                 for letter, row in enumerate(actions)
                 for when, images in _decisions(row, before)
-                if images != identity
+                if not is_identity(images)
             )
             lines = tuple((source, target, 1) for source, target in zip(now[-1].bits, delayed.bits, strict=True))
             blocks.append(Block(Delay(lines), choose))
@@ -119,13 +116,7 @@ def _cascade(dfa: DFA, name: str, levels: Cascade, layer: Layer, gated: bool) ->
     answers = {joint: levels.read(joint) for joint in reachable}
     tell = tuple(Row(when, states[state]) for when, state in _decisions(answers, now))
     blocks[-1] = Block(blocks[-1].mixer, tell)
-    return _plan(dfa, name, blocks, wiring, [((state, 1.0),) for state in states])
-
-
-def _actions_of_level(levels: Cascade, number: int, letters: int) -> list[dict[tuple[int, ...], tuple[int, ...]]]:
-    """For every letter: the points of the levels above → the map of this level."""
-    contexts = sorted({joint[:number] for joint in levels.reachable()})
-    return [{above: levels.action(number, letter, above) for above in contexts} for letter in range(letters)]
+    return wiring.plan(name, blocks, [[(state, 1.0)] for state in states])
 
 
 def _decisions(
@@ -160,30 +151,12 @@ def _delayed(level: Tracked, wiring: Wiring) -> Tracked:
     return Tracked((), wiring.new_channels(len(level.bits)), level.codes)
 
 
+def _permutes_or_resets(dfa: DFA) -> bool:
+    return all(map(is_permutation_or_constant, letter_maps(dfa).values()))
+
+
 def _sink(dfa: DFA) -> int:
-    """The one state that no letter leaves, where every letter is injective on the states that it does not send there."""
-    for state, row in enumerate(dfa.transitions):
-        if set(row) == {state}:
-            for letter, images in zip(dfa.letters, zip(*dfa.transitions, strict=True), strict=True):
-                kept = [image for image in images if image != state]
-                if len(set(kept)) < len(kept):
-                    raise ValueError(f"letter {letter!r} merges states: one layer of products cannot, a cascade can")
-            return state
-    raise ValueError("a letter merges states, and there is no sink: one layer of products cannot do that, a cascade can")
-
-
-def _letter_channels(dfa: DFA) -> tuple[Channel, ...]:
-    return tuple(letter_channel(letter) for letter in range(len(dfa.letters)))
-
-
-def _plan(
-    dfa: DFA, name: str, blocks: Sequence[Block], wiring: Wiring, readout: Sequence[Sequence[tuple[Channel, float]]]
-) -> Plan:
-    return Plan(
-        dfa,
-        name,
-        tuple(blocks),
-        wiring.channels,
-        tuple(sorted(wiring.offsets.items())),
-        tuple(tuple(row) for row in readout),
-    )
+    sink = injective_sink(dfa)
+    if sink is None:
+        raise ValueError("a letter merges states, and not in a sink: one layer of products cannot do that, a cascade can")
+    return sink

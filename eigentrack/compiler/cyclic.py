@@ -12,48 +12,30 @@ import math
 from collections.abc import Sequence
 
 from eigentrack.automata import DFA
-from eigentrack.compiler.plan import Block, Channel, Factor, Head, Move, Plan, Products, Row, Wiring, letter_channel
+from eigentrack.automata.counters import counter_steps
+from eigentrack.compiler.plan import Block, Factor, Head, Move, Plan, Products, Row, Wiring
 from eigentrack.compiler.tracking import Tracked, track
 
 PARITY_SWAP = ((0, 1), (1, 0))  # transitions[state][input]: input 1 swaps
 
 
-def shifts(dfa: DFA) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The automaton as addition modulo its number of states: the number of every state and of every letter."""
-    m = dfa.states
-    permutes = all(len(set(images)) == m for images in zip(*dfa.transitions, strict=True))
-    for generator in _translations(dfa) if permutes else ():
-        order, state = [dfa.start], generator[dfa.start]
-        while state != dfa.start:
-            order.append(state)
-            state = generator[state]
-        if len(order) == m:
-            number = {state: n for n, state in enumerate(order)}
-            steps = tuple(number[target] for target in dfa.transitions[dfa.start])
-            if all(
-                number[row[a]] == (number[s] + steps[a]) % m for s, row in enumerate(dfa.transitions) for a in range(len(row))
-            ):
-                return tuple(number[state] for state in range(m)), steps
-    raise ValueError("the language does not count modulo a number: no rotation can track it")
-
-
 def rotation_plan(dfa: DFA) -> Plan:
-    number, steps = shifts(dfa)
+    number, steps = _counter(dfa)
     if dfa.states < 3:
         raise ValueError("two states are told by a sign: they need no rotation")
     wiring, angle = Wiring(dfa), 2 * math.pi / dfa.states
     moves = tuple(_rotation(angle * x) for x in steps)
     x, y = wiring.new_channels(2)
     heads = (Head(((1.0,), (0.0,)), moves, (1.0, 0.0), (x,)), Head(((1.0,), (0.0,)), moves, (0.0, 1.0), (y,)))
-    layer = Products(tuple(letter_channel(a) for a in range(len(steps))), heads, gated=False)
+    layer = Products(wiring.letters, heads, gated=False)
     readout = tuple(((x, math.cos(angle * n)), (y, math.sin(angle * n))) for n in number)
-    return _plan(dfa, "rotation", (Block(layer),), wiring, readout, exact=False)
+    return wiring.plan("rotation", [Block(layer)], readout, exact=False)
 
 
 def two_layer_plan(dfa: DFA) -> Plan:
-    number, steps = shifts(dfa)
+    number, steps = _counter(dfa)
     wiring, m = Wiring(dfa), dfa.states
-    letters = tuple(letter_channel(a) for a in range(len(steps)))
+    letters = wiring.letters
     parity = track(tuple(tuple(row[1] for _ in letters) for row in PARITY_SWAP), 0, wiring, gated=False)
     # one input for each letter and parity: the reflection φ → (±x) - φ
     signed = [(a, odd, (-x if odd else x) % m) for a, x in enumerate(steps) for odd in (0, 1)]
@@ -76,16 +58,22 @@ def two_layer_plan(dfa: DFA) -> Plan:
         )
         heads = tuple(head for _, part in parts for head in part.heads)
         blocks = (first, Block(Products(inputs, heads, gated=False), table))
-        return _plan(dfa, "two-layer-cyclic", blocks, wiring, tuple(((state, 1.0),) for state in states), exact=True)
+        return wiring.plan("two-layer-cyclic", blocks, [[(state, 1.0)] for state in states])
     angle = 2 * math.pi / m
     moves = tuple(_reflection(angle * turn) for turn in turns)
     x, y, turned = wiring.new_channels(3)
     heads = (Head(((1.0,), (0.0,)), moves, (1.0, 0.0), (x,)), Head(((1.0,), (0.0,)), moves, (0.0, 1.0), (y,)))
     mirror = tuple(Row(parity.literals(odd), turned, source=y, weight=1.0 - 2 * odd) for odd in (0, 1))
     readout = tuple(((x, math.cos(angle * n)), (turned, math.sin(angle * n))) for n in number)
-    return _plan(
-        dfa, "two-layer-cyclic", (first, Block(Products(inputs, heads, gated=False), mirror)), wiring, readout, exact=False
-    )
+    blocks = (first, Block(Products(inputs, heads, gated=False), mirror))
+    return wiring.plan("two-layer-cyclic", blocks, readout, exact=False)
+
+
+def _counter(dfa: DFA) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    found = counter_steps(dfa)
+    if found is None:
+        raise ValueError("the language does not count modulo a number: no rotation can track it")
+    return found
 
 
 def _exact_part(p: int, turns: Sequence[int], wiring: Wiring) -> Tracked:
@@ -118,29 +106,5 @@ def _mirror(normal: float) -> Factor:
     return Factor((math.cos(normal), math.sin(normal)), 2, (0.0,))
 
 
-def _translations(dfa: DFA) -> list[tuple[int, ...]]:
-    """One product of letters for each state that the start goes to by it."""
-    columns = list(zip(*dfa.transitions, strict=True))
-    found = {dfa.start: tuple(range(dfa.states))}
-    queue = [dfa.start]
-    for state in queue:  # grows while it is read
-        for images in columns:
-            if images[state] not in found:
-                found[images[state]] = tuple(images[q] for q in found[state])
-                queue.append(images[state])
-    return list(found.values())
-
-
 def _prime_powers(m: int) -> list[int]:
     return [p for p in (4, 3) if m % p == 0] + ([2] if m % 4 == 2 else [])
-
-
-def _plan(
-    dfa: DFA,
-    name: str,
-    blocks: tuple[Block, ...],
-    wiring: Wiring,
-    readout: tuple[tuple[tuple[Channel, float], ...], ...],
-    exact: bool,
-) -> Plan:
-    return Plan(dfa, name, blocks, wiring.channels, tuple(sorted(wiring.offsets.items())), readout, exact)

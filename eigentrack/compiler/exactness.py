@@ -118,11 +118,11 @@ def _makes_floats(out: Any) -> bool:
 
 def quanta(x: Tensor) -> Tensor:
     """For each entry the largest power of two that divides it, in float64; infinity for 0, nan for what is not finite."""
-    entries = x.detach().double()
-    mantissa, exponent = torch.frexp(entries)
-    whole = (mantissa.abs() * 2.0**53).nan_to_num().long()
-    found = torch.ldexp((whole & -whole).double(), exponent - 53)
-    return torch.where(entries == 0, math.inf, torch.where(entries.isfinite(), found, math.nan))
+    size = x.detach().double().abs()
+    bits = size.view(torch.int64)
+    # without the last set bit of its mantissa, a float is smaller by that bit's value; a power of two has no set bit there
+    rest = torch.where(bits & (2**52 - 1) == 0, 0, bits & (bits - 1)).view(torch.float64)
+    return torch.where(size == 0, math.inf, size - rest + 0 * size)  # 0 * inf is nan
 
 
 def _fits(bound: Tensor, unit: Tensor, dtype: torch.dtype) -> str | None:

@@ -41,9 +41,8 @@ def build_network(plan: Plan, dtype: torch.dtype = torch.float32) -> SequenceMod
 
 def model_config(plan: Plan) -> ModelConfig:
     described = [_describe(block.mixer) for block in plan.blocks]
-    tokens = plan.filler + 1 if plan.tokens_per_letter > 1 else plan.begin + 1
     return ModelConfig(
-        vocab_size=max(tokens, plan.dfa.states),
+        vocab_size=max(plan.alphabet.size, plan.dfa.states),
         d_model=plan.channels,
         layers=len(plan.blocks),
         mixer=tuple(name for name, _ in described),

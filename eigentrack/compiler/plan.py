@@ -6,9 +6,11 @@ no letter is on. Every block reads channels and writes others: its mixer from th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from eigentrack.automata import DFA
+from eigentrack.compiler.alphabet import Alphabet
 
 Channel = int
 Vector = tuple[float, ...]
@@ -116,13 +118,13 @@ class Plan:
     tokens_per_letter: int = 1  # a letter, then tokens_per_letter - 1 fillers
 
     @property
-    def begin(self) -> int:
-        """The token that comes first in every sequence; a filler comes after it in the vocabulary."""
-        return len(self.dfa.letters)
+    def alphabet(self) -> Alphabet:
+        return Alphabet(len(self.dfa.letters), self.tokens_per_letter)
 
     @property
-    def filler(self) -> int:
-        return self.begin + 1
+    def householders(self) -> int:
+        """Factors a token, in the layer that has most; 0 where there are none."""
+        return max((block.mixer.householders for block in self.blocks if isinstance(block.mixer, Products)), default=0)
 
     @property
     def architecture(self) -> str:
@@ -132,16 +134,17 @@ class Plan:
             return "dense"
         if any(isinstance(mixer, Gates) for mixer in mixers):
             return "diagonal"
-        products = [mixer for mixer in mixers if isinstance(mixer, Products)]
-        if any(mixer.gated for mixer in products):
+        if any(isinstance(mixer, Products) and mixer.gated for mixer in mixers):
             return "gated"
-        return "deltanet" if max(mixer.householders for mixer in products) == 1 else "deltaproduct"
+        return "deltanet" if self.householders == 1 else "deltaproduct"
 
 
 class Wiring:
     """Hands out channels while a plan is drawn up."""
 
     def __init__(self, dfa: DFA) -> None:
+        self.dfa = dfa
+        self.letters: tuple[Channel, ...] = tuple(map(letter_channel, range(len(dfa.letters))))
         self.channels = 1 + len(dfa.letters)
         self.offsets: dict[Channel, float] = {ALWAYS: 1.0}
 
@@ -153,3 +156,9 @@ class Wiring:
 
     def new_channels(self, count: int) -> tuple[Channel, ...]:
         return tuple(self.channel() for _ in range(count))
+
+    def plan(
+        self, name: str, blocks: Iterable[Block], readout: Iterable[Iterable[tuple[Channel, float]]], exact: bool = True
+    ) -> Plan:
+        offsets = tuple(sorted(self.offsets.items()))
+        return Plan(self.dfa, name, tuple(blocks), self.channels, offsets, tuple(map(tuple, readout)), exact)

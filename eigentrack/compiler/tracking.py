@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eigentrack.automata.maps import is_constant, is_identity
 from eigentrack.automata.splitting import Action, split
 from eigentrack.compiler.factors import move_points, reset_points
 from eigentrack.compiler.plan import Channel, Factor, Head, Move, Wiring
@@ -56,7 +57,7 @@ def track_with_sink(transitions: Sequence[Sequence[int]], sink: int, start: int,
 
 
 def _track_action(action: Action, start: int, wiring: Wiring, gated: bool) -> Tracked:
-    if all(_is_identity(images) or _is_constant(images) for images in action.maps):
+    if action.is_register:
         return _register(action, start, wiring)
     if action.points == 2:
         return _sign(action, start, wiring)
@@ -69,7 +70,7 @@ def _register(action: Action, start: int, wiring: Wiring) -> Tracked:
     bits = wiring.new_channels(len(codes[0]))
 
     def overwrite(images: Sequence[int]) -> Move:
-        if _is_identity(images):
+        if is_identity(images):
             return Move()
         code = _code(images[0], action.points - 1) * columns
         return Move((Factor((1.0,), 1, tuple(map(float, code))),))
@@ -83,9 +84,9 @@ def _sign(action: Action, start: int, wiring: Wiring) -> Tracked:
     bits = tuple(wiring.channel(offset=0.5) for _ in action.columns)  # ½ + ½S is 0 or 1
 
     def swap_or_write(images: Sequence[int]) -> Move:
-        if _is_identity(images):
+        if is_identity(images):
             return Move()
-        if _is_constant(images):
+        if is_constant(images):
             return Move((Factor((1.0,), 1, (2.0 * images[0] - 1,) * len(bits)),))
         return Move((Factor((1.0,), 2, (0.0,) * len(bits)),))
 
@@ -97,7 +98,7 @@ def _one_hot(action: Action, start: int, wiring: Wiring, gated: bool) -> Tracked
     columns = len(action.columns)
     first = tuple(tuple(float(column[start] == point) for column in action.columns) for point in range(action.points))
     moves = tuple(
-        reset_points(action.points, [images[0]] * columns, gated) if _is_constant(images) else move_points(images, columns)
+        reset_points(action.points, [images[0]] * columns, gated) if is_constant(images) else move_points(images, columns)
         for images in action.maps
     )
     point_codes = [_code(point, action.points - 1) for point in range(action.points)]
@@ -118,11 +119,3 @@ def _column_codes(action: Action) -> tuple[tuple[int, ...], ...]:
 def _code(number: int, largest: int) -> tuple[int, ...]:
     """Binary, lowest bit first, as many bits as the largest number needs."""
     return tuple(number >> b & 1 for b in range(max(1, largest.bit_length())))
-
-
-def _is_identity(images: Sequence[int]) -> bool:
-    return list(images) == list(range(len(images)))
-
-
-def _is_constant(images: Sequence[int]) -> bool:
-    return len(set(images)) == 1

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from eigentrack.automata.maps import letter_maps
 from eigentrack.expressivity.architecture import Architecture
 from eigentrack.expressivity.group_series import abelian_length, two_length, two_length_at_least
-from eigentrack.expressivity.letter_structure import letter_maps
 from eigentrack.expressivity.one_layer import one_layer_of_channels
 from eigentrack.expressivity.question import Question
 from eigentrack.expressivity.sources import (
@@ -48,7 +48,8 @@ def mlstm(question: Question) -> Verdict:
     if question.rounds and verdict.answer == "cannot":
         return question.unknown("the rounding of the stabilised form has not been studied")
     theorem = verdict.theorem if verdict.answer == "unknown" else derived("8")
-    return replace(verdict, architecture=question.architecture, theorem=theorem)
+    witness = None if verdict.answer == "can" else verdict.witness  # the compiler builds no mLSTM
+    return replace(verdict, architecture=question.architecture, theorem=theorem, witness=witness)
 
 
 def open_diagonal(question: Question) -> Verdict:
@@ -145,7 +146,7 @@ def _impossible(question: Question) -> Verdict | None:
             derived("3", f"{GRAZZI}, Theorem 2, for (1^m)*"),
             FINITE_OR_SEQUENTIAL if one_element and not question.rounds else SEQUENTIAL,
             f"a group in the language takes {steps} steps with products of Z2 as factors, a layer makes one",
-            question.why_not("star_free"),
+            _too_many_steps(question, layers),
         )
     if not language.star_free and -1 < low < 0 and not question.rounds:
         return question.cannot(
@@ -168,24 +169,19 @@ def _possible(question: Question) -> Verdict | None:
             f"{stated(SHAKERINAVA)}; docs/theory.md, section 5" if language.group else derived("5"),
             SMALL_INTEGERS,
             "splits into channels of two values that a letter keeps, sets or flips",
-            _construction(question),
         )
     if language.star_free and question.any_depth:
-        return question.can(
-            stated(f"{SARROF}, Theorem 4"), ENOUGH_BITS, "star-free: a cascade of flip-flops", "diagonal-cascade"
-        )
-    if not (question.flips and language.two_groups_only):
-        return None
-    if question.any_depth:
-        return question.can(
-            derived("4"), ENOUGH_BITS, "all groups are 2-groups: a cascade of flip-flops and sign changes", "diagonal-cascade"
-        )
-    if language.group and question.has_layers(_two_steps(question)):
+        return question.can(stated(f"{SARROF}, Theorem 4"), ENOUGH_BITS, "star-free: a cascade of flip-flops")
+    if question.flips and language.two_groups_only and question.any_depth:
+        return question.can(derived("4"), ENOUGH_BITS, "all groups are 2-groups: a cascade of flip-flops and sign changes")
+    if question.flips and language.two_groups_only and language.group and question.has_layers(_two_steps(question)):
         return question.can(
             derived("4", f"{GRAZZI}, Theorem 2, for (1^m)*"),
             SMALL_INTEGERS,
             f"a 2-group in {_two_steps(question)} steps with products of Z2 as factors, one step a layer",
         )
+    if (built := question.construction) is not None:
+        return question.can(derived("4"), ENOUGH_BITS, f"a cascade of flip-flops and sign changes: {built.sizes}")
     return None
 
 
@@ -195,15 +191,22 @@ def _undecided(question: Question) -> Verdict:
     return question.unknown("no theorem covers this range of eigenvalues")
 
 
-def _construction(question: Question) -> str | None:
-    return "diagonal-cascade" if question.any_depth else None
-
-
 def _two_steps(question: Question) -> int:
     """Steps with products of Z2 as factors: exact for a group language, a lower bound else."""
     if question.language.group:
         return two_length(tuple(letter_maps(question.dfa).values()))
     return max(map(two_length_at_least, question.language.subgroups), default=0)
+
+
+def _too_many_steps(question: Question, layers: int) -> str:
+    """A letter of too long a period, letters that do not commute where one layer would make them, or the group itself."""
+    language = question.language
+    long = [letter for letter, order in language.letter_orders.items() if order > 2**layers]
+    if long:
+        return f"letter {long[0]} acts with period {language.letter_orders[long[0]]}"
+    if language.group:
+        return question.why_not("commutative") if layers == 1 else f"the letters generate {language.subgroups[0].name}"
+    return f"it contains the group {max(language.subgroups, key=two_length_at_least).name}"
 
 
 def _complex_group(question: Question) -> Verdict:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from eigentrack.automata.language_class import ContainedGroup
-from eigentrack.expressivity.letter_structure import Map
+from eigentrack.automata.maps import Map
 
 if TYPE_CHECKING:
     from sympy.combinatorics import PermutationGroup  # type: ignore[import-untyped]

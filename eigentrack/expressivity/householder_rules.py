@@ -9,14 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from eigentrack.automata.maps import changed_rank, injective_sink, is_permutation, is_swap_or_identity, letter_maps
 from eigentrack.expressivity.diagonal_rules import diagonal
-from eigentrack.expressivity.letter_structure import (
-    is_constant,
-    is_permutation,
-    is_swap_or_identity,
-    letter_maps,
-    partial_injection_rank,
-)
 from eigentrack.expressivity.one_layer import Head, one_layer_factors
 from eigentrack.expressivity.question import Question
 from eigentrack.expressivity.sources import (
@@ -35,10 +29,12 @@ from eigentrack.expressivity.sources import (
 )
 from eigentrack.expressivity.verdict import Verdict
 
+_CASCADE = proved(f"{GRAZZI}, Theorem 4") + "; the delay it lacks is in docs/theory.md, section 4"
+
 
 def householder(question: Question) -> Verdict:
     """The first rule that applies: what never turns, what can be built with few layers before many, what one layer cannot."""
-    rules = (_never_turns, _one_layer, _rotations, _two_layers, _blocks, _any_depth, _symmetric_gate, _all_of_s5)
+    rules = (_never_turns, _one_layer, _rotations, _two_layers, _blocks, _any_depth, _levels, _symmetric_gate, _all_of_s5)
     verdicts = (rule(question) for rule in rules)
     return next((verdict for verdict in verdicts if verdict is not None), None) or _as_channels(question)
 
@@ -79,20 +75,16 @@ def _one_layer(question: Question) -> Verdict | None:
     factors = one_layer_factors(question.dfa, Head(question.flips, gated))
     if factors is None or not question.has_factors(factors):
         return None
-    maps = letter_maps(question.dfa).values()
+    maps = tuple(letter_maps(question.dfa).values())
     amount = f"{factors} factor{'s' if factors > 1 else ''} a token, one layer"
     if all(map(is_permutation, maps)):
         theorem = proved(f"{GRAZZI}, Theorem 3") + "; heads and rank in docs/theory.md, section 5"
         do = "swap two states or keep all" if all(map(is_swap_or_identity, maps)) else "permute the states"
-        return question.can(theorem, SMALL_INTEGERS, f"letters {do}: {amount}", "permutation")
-    if partial_injection_rank(question.dfa) == factors:
+        return question.can(theorem, SMALL_INTEGERS, f"letters {do}: {amount}")
+    if injective_sink(question.dfa) is not None and max(map(changed_rank, maps)) == factors:
         return question.can(derived("5"), SMALL_INTEGERS, f"letters are one-to-one, up to an absorbing state: {amount}")
-    resets = gated and all(is_permutation(images) or is_constant(images) for images in maps)
     return question.can(
-        derived("5"),
-        ENOUGH_BITS,
-        f"splits into heads of permutations, partial injections, resets and delays: {amount}",
-        "cascade-gated" if resets else None,
+        derived("5"), ENOUGH_BITS, f"splits into heads of permutations, partial injections, resets and delays: {amount}"
     )
 
 
@@ -107,7 +99,6 @@ def _rotations(question: Question) -> Verdict | None:
             proved(f"{GRAZZI}, Theorem 3"),
             ROUNDED_ANGLES,
             f"{name} is a product of cycles, each a rotation of a plane: two factors, one layer",
-            "rotation" if _is_cyclic(name) else None,
         )
     if re.fullmatch(r"D\d+|S3|A4|S4|A5", name):
         return question.can(
@@ -120,15 +111,16 @@ def _rotations(question: Question) -> Verdict | None:
 
 def _two_layers(question: Question) -> Verdict | None:
     language = question.language
-    if not (question.flips and language.group and question.has_layers(2)) or question.rounds:
+    built = question.construction
+    exact = built is not None and built.exact
+    if not (question.flips and language.group and question.has_layers(2)) or (question.rounds and not exact):
         return None
     name = language.subgroups[0].name
     if language.commutative:
         return question.can(
             proved(f"{GRAZZI}, Theorem 6"),
-            ROUNDED_ANGLES,
+            SMALL_INTEGERS if exact else ROUNDED_ANGLES,
             f"{name} is a product of cycles: the first layer finds whose turn it is, the second reflects by turns",
-            "two-layer-cyclic" if _is_cyclic(name) else None,
         )
     if re.fullmatch(r"D\d+|S3", name):
         return question.can(stated(DELTAPRODUCT), ROUNDED_ANGLES, f"{name} is dihedral: two layers with one factor")
@@ -153,23 +145,23 @@ def _any_depth(question: Question) -> Verdict | None:
     if not question.any_depth or not question.forgets_and_keeps:
         return None
     if question.language.star_free and not question.flips:
-        return question.can(
-            derived("4"),
-            ENOUGH_BITS,
-            "star-free: a cascade of flip-flops in heads of one dimension",
-            "cascade-products" if question.architecture.householders is None else None,
-        )
+        return question.can(derived("4"), ENOUGH_BITS, "star-free: a cascade of flip-flops in heads of one dimension")
     if not question.flips:
         return None
     reason = "every regular language: a cascade of permutations and resets"
-    enough_factors = question.architecture.householders is None
     if question.architecture.layer == "gated-deltanet":
-        construction = "cascade-gated" if enough_factors else None
-        return question.can(stated(f"{DELTAPRODUCT}, Theorem 2"), ENOUGH_BITS, reason, construction)
-    if enough_factors:
-        theorem = proved(f"{GRAZZI}, Theorem 4") + "; the delay it lacks is in docs/theory.md, section 4"
-        return question.can(theorem, ENOUGH_BITS, reason, "cascade-products")
+        return question.can(stated(f"{DELTAPRODUCT}, Theorem 2"), ENOUGH_BITS, reason)
+    if question.architecture.householders is None:
+        return question.can(_CASCADE, ENOUGH_BITS, reason)
     return question.can(derived("9", f"{DELTAPRODUCT}, Theorem 1, for groups"), ENOUGH_BITS, reason)
+
+
+def _levels(question: Question) -> Verdict | None:
+    """A cascade of few enough levels."""
+    built = question.construction
+    if built is None:
+        return None
+    return question.can(_CASCADE, ENOUGH_BITS, f"a cascade of permutations and resets: {built.sizes}")
 
 
 def _symmetric_gate(question: Question) -> Verdict | None:
@@ -192,14 +184,15 @@ def _all_of_s5(question: Question) -> Verdict | None:
     architecture, language = question.architecture, question.language
     if architecture.layers != 1 or question.has_factors(4) or not question.casts:
         return None
-    actions = set(letter_maps(question.dfa).values())
-    if not (language.group and language.subgroups[0].name == "S5" and len(actions) >= 119):
+    maps = letter_maps(question.dfa)
+    if not (language.group and language.subgroups[0].name == "S5" and len(set(maps.values())) >= 119):
         return None
+    turn = next(letter for letter, order in language.letter_orders.items() if order == 5)
     return question.cannot(
         stated(f"{DELTAPRODUCT}, Theorem 4") + "; not checked here, docs/theory.md, section 11",
         FINITE_REACH,
         "three factors turn one plane at most; the 5-cycles of S5 need two",
-        "the letters are all of S5",
+        f"letter {turn} is a 5-cycle, and the letters are all of S5",
     )
 
 
@@ -210,7 +203,3 @@ def _as_channels(question: Question) -> Verdict:
     if verdict.answer == "can":
         return replace(verdict, architecture=question.architecture, witness=None)
     return question.unknown("no theorem covers this number of layers and factors")
-
-
-def _is_cyclic(name: str) -> bool:
-    return re.fullmatch(r"Z\d+", name) is not None

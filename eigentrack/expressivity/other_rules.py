@@ -22,7 +22,7 @@ from eigentrack.expressivity.verdict import Verdict
 
 def dense(question: Question) -> Verdict:
     return question.can(
-        proved(f"{GRAZZI}, appendix B.3"), SMALL_INTEGERS, "one layer: each letter is the matrix of its transitions", "dense"
+        proved(f"{GRAZZI}, appendix B.3"), SMALL_INTEGERS, "one layer: each letter is the matrix of its transitions"
     )
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eigentrack.automata.dfa import DFA
+from eigentrack.automata.image_sets import DEFAULT_LIMIT
 from eigentrack.automata.language_class import LanguageClass
 from eigentrack.expressivity.architecture import Architecture
+from eigentrack.expressivity.construction import Construction, construction_for
 from eigentrack.expressivity.verdict import Verdict
 from eigentrack.spectrum import EigenRange
 
 
 @dataclass(frozen=True)
 class Question:
+    """`image_limit`: cascades of more image sets are not looked at."""
+
     dfa: DFA
     language: LanguageClass
     architecture: Architecture
+    image_limit: int = DEFAULT_LIMIT
 
     def __post_init__(self) -> None:
         if self.dfa.states != self.language.states:
@@ -60,8 +65,13 @@ class Question:
         """What keeps the language out of a class."""
         return self.language.witnesses[name]
 
-    def can(self, theorem: str, precision: str, reason: str, construction: str | None = None) -> Verdict:
-        return Verdict(self.architecture, "can", theorem, precision, reason, construction)
+    @property
+    def construction(self) -> Construction | None:
+        """What the compiler builds in this architecture."""
+        return construction_for(self.dfa, self.architecture, self.image_limit)
+
+    def can(self, theorem: str, precision: str, reason: str) -> Verdict:
+        return Verdict(self.architecture, "can", theorem, precision, reason, self.construction)
 
     def cannot(self, theorem: str, precision: str, reason: str, witness: str) -> Verdict:
         return Verdict(self.architecture, "cannot", theorem, precision, reason, witness)

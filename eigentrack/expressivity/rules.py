@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eigentrack.automata.dfa import DFA, minimal
+from eigentrack.automata.image_sets import DEFAULT_LIMIT
 from eigentrack.automata.language_class import LanguageClass
 from eigentrack.expressivity.architecture import STANDARD, Architecture
 from eigentrack.expressivity.diagonal_rules import complex_diagonal, diagonal, mlstm, open_diagonal, s4d_mamba
@@ -30,15 +31,15 @@ RULES: dict[str, Callable[[Question], Verdict]] = {
 }
 
 
-def judge(dfa: DFA, language: LanguageClass, architecture: Architecture) -> Verdict:
-    """Can the architecture recognise the language of the DFA, whose class this is?"""
-    question = Question(dfa if dfa.states == language.states else minimal(dfa), language, architecture)
+def judge(dfa: DFA, language: LanguageClass, architecture: Architecture, image_limit: int = DEFAULT_LIMIT) -> Verdict:
+    """Can the architecture recognise the language of the DFA, whose class this is? Cascades beyond the limit are not tried."""
+    question = Question(dfa if dfa.states == language.states else minimal(dfa), language, architecture, image_limit)
     if language.states == 1:
         return question.can(derived("1"), "any", "the answer is the same for all words")
     rules = robust if architecture.precision == "robust" else RULES[architecture.layer]
     return rules(question)
 
 
-def verdicts(dfa: DFA, language: LanguageClass) -> tuple[Verdict, ...]:
+def verdicts(dfa: DFA, language: LanguageClass, image_limit: int = DEFAULT_LIMIT) -> tuple[Verdict, ...]:
     """On all the standard architectures, in their order."""
-    return tuple(judge(dfa, language, architecture) for architecture in STANDARD)
+    return tuple(judge(dfa, language, architecture, image_limit) for architecture in STANDARD)

@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eigentrack.expressivity.architecture import Architecture
+from eigentrack.expressivity.construction import Construction
 
-ANSWERS = ("can", "cannot", "unknown")
-
-# what the compiler can build
-CONSTRUCTIONS = frozenset(
-    {"permutation", "rotation", "two-layer-cyclic", "cascade-gated", "cascade-products", "diagonal-cascade", "dense"}
-)
+# what a witness must be
+ANSWERS = {"can": (Construction, type(None)), "cannot": (str,), "unknown": (type(None),)}
 
 
 @dataclass(frozen=True)
 class Verdict:
     """`theorem` says where it is proved, `precision` in which model of arithmetic.
 
-    `witness`: of "can", the construction that the compiler builds, or None; of "cannot", what in the language forbids it.
+    `witness`: of "can", the network that the compiler builds, or None; of "cannot", what in the language forbids it.
     """
 
     architecture: Architecture
@@ -26,14 +23,11 @@ class Verdict:
     theorem: str
     precision: str
     reason: str
-    witness: str | None = None
+    witness: Construction | str | None = None
 
     def __post_init__(self) -> None:
         if self.answer not in ANSWERS:
             raise ValueError(f"answer {self.answer!r} must be one of {', '.join(ANSWERS)}")
-        if self.answer == "can" and self.witness is not None and self.witness not in CONSTRUCTIONS:
-            raise ValueError(f"witness {self.witness!r} is no construction; there are {', '.join(sorted(CONSTRUCTIONS))}")
-        if (self.answer == "cannot") and not self.witness:
-            raise ValueError("a verdict 'cannot' needs a witness: what in the language forbids it")
-        if self.answer == "unknown" and self.witness is not None:
-            raise ValueError(f"a verdict 'unknown' has no witness, got {self.witness!r}")
+        if not isinstance(self.witness, ANSWERS[self.answer]) or self.witness == "":
+            kinds = {"can": "a construction or none", "cannot": "what in the language forbids it", "unknown": "none"}
+            raise ValueError(f"the witness of a verdict {self.answer!r} is {kinds[self.answer]}, not {self.witness!r}")

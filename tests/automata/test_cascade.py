@@ -184,3 +184,25 @@ def test_bad_cascades_are_refused() -> None:
         Cascade((level,), 1, (1,), {}, {(0,): 0})
     with pytest.raises(ValueError, match=r"no word leads to the points \(2,\)"):
         Cascade((level,), 1, (0,), {}, {(0,): 0}).read((2,))
+
+
+@pytest.mark.parametrize("name", ["t3", "d3", "abab", "resettable-mod3", "cerny4"])
+def test_the_table_of_a_level_is_what_its_actions_are(name: str) -> None:
+    found = cascade(language(name))
+    for level in range(len(found.levels)):
+        table = found.table(level)
+        contexts = {state[:level] for state in found.reachable()}
+        assert all(set(row) == contexts for row in table)
+        assert all(
+            images == found.action(level, letter, above) for letter, row in enumerate(table) for above, images in row.items()
+        )
+        moving = {images for row in table for images in row.values()} - {tuple(range(found.levels[level].points))}
+        assert set(found.maps(level)) == moving
+        assert len(found.maps(level)) == len(moving)
+
+
+def test_a_limit_is_named_every_time() -> None:
+    """What was too large once is not tried again, and still said."""
+    for _ in range(2):
+        with pytest.raises(ValueError, match="more than 3 image sets: raise --image-limit"):
+            cascade(language("cerny4"), limit=3)

@@ -223,7 +223,24 @@ def test_witnesses_in_words() -> None:
     five = classify(language("t5")).witnesses
     assert five["solvable"] == "contains S5 on states {0, 1, 2, 3, 4}"
     assert five["ac0"] == "words of equal length act as S5 on states {0, 1, 2, 3, 4}"
-    assert classify(language("binary-mod5")).witnesses["two_groups_only"].startswith("contains a group of order 20 on states")
+    assert (
+        "; the monoid contains a group of order 20 on states" in classify(language("binary-mod5")).witnesses["two_groups_only"]
+    )
+
+
+@pytest.mark.parametrize("name", ["aaa", "unary6", "binary-mod5", "t3", "t5", "cerny6", "resettable-mod3", "affine-mod3"])
+def test_the_witness_against_two_groups_is_a_word_of_another_period(name: str) -> None:
+    """As the powers of the word really are."""
+    dfa, said = language(name), classify(language(name)).witnesses["two_groups_only"]
+    word, period = said.partition(";")[0].partition(" on states")[0].split(" acts with period ")
+    powers = [tuple(range(dfa.states))]
+    while powers[-1] not in powers[:-1]:
+        images = powers[-1]
+        for letter in word:
+            images = tuple(dfa.transitions[state][dfa.letters.index(letter)] for state in images)
+        powers.append(images)
+    assert len(powers) - 1 - powers.index(powers[-1]) == int(period)
+    assert int(period).bit_count() > 1
     assert classify(language("flip-flop")).witnesses["r_omega"] == (
         "0 and 1 are idempotent and lead to each other by appending letters"
     )

@@ -50,7 +50,19 @@ def test_explain_tells_class_and_verdicts() -> None:
     assert {verdict["verdict"] for verdict in found["verdicts"]} <= {"can", "cannot", "unknown"}
     assert all({"architecture", "verdict", "theorem", "precision"} <= set(verdict) for verdict in found["verdicts"])
     assert [level["points"] for level in found["cascade"]] == [2, 3]
+    witnesses = [verdict["witness"] for verdict in found["verdicts"] if verdict["verdict"] == "can"]
+    assert {
+        "name": "permutation",
+        "architecture": "deltaproduct",
+        "layers": 1,
+        "householders": 4,
+        "eigenvalues": [-1.0, 1.0],
+        "exact": True,
+    } in witnesses
     text = output("explain", "(abab)*")
+    assert "compile --architecture deltaproduct --construction permutation: 1 layer, 4 factors a token" in " ".join(
+        text.split()
+    )
     assert "contains the group Z2 though every letter is aperiodic" in text
     assert "cannot" in text
 
@@ -79,6 +91,28 @@ def test_compile_says_what_it_chose_and_why(tmp_path: Path) -> None:
     assert "why: exact, and the fewest parameters of: permutation (deltanet" in text
     text = " ".join(output("compile", "(a{7})*", "-o", str(tmp_path / "z7"), "--architecture", "rotation").split())
     assert "proved for every word of at most" in text
+
+
+def test_what_cannot_be_drawn_is_not_compiled(tmp_path: Path) -> None:
+    wanted = ["compile", "(a{300})*", "-o", str(tmp_path / "net"), "--draw", str(tmp_path / "a.svg")]
+    with pytest.raises(ValueError, match="300 states are too many to draw"):
+        runner.invoke(app, wanted, catch_exceptions=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_explain_names_compile_builds(tmp_path: Path) -> None:
+    wanted = ["--architecture", "gated", "--construction", "cascade-gated"]
+    found = json.loads(output("compile", "(abab)*", *wanted, "-o", str(tmp_path / "net"), "--json"))
+    assert (found["construction"], found["layers"], found["householders"]) == ("cascade-gated", 3, 1)
+
+
+def test_the_image_limit_is_a_flag_of_both_commands(tmp_path: Path) -> None:
+    cerny = ["--language", "cerny4"]
+    assert "raise --image-limit" in output("explain", *cerny, "--image-limit", "3")
+    wanted = ["compile", *cerny, "--architecture", "gated", "-o", str(tmp_path / "net")]
+    with pytest.raises(ValueError, match="more than 3 image sets: raise --image-limit"):
+        runner.invoke(app, [*wanted, "--image-limit", "3"], catch_exceptions=False)
+    assert "proved" in output(*wanted, "--image-limit", "100")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +176,8 @@ def test_drawings(tmp_path: Path, suffix: str) -> None:
         (["explain", "--dfa", "nowhere.json"], "nowhere.json"),
         (["explain", "ab", "--draw", "x.pdf"], "must end in .svg or .png"),
         (["explain", "(a|b)*a(a|b){9}", "--monoid-limit", "100"], "--monoid-limit"),
+        (["compile", "a", "-o", "x", "--image-limit", "0"], "--image-limit 0 must be at least 1"),
+        (["compile", "a", "-o", "x", "--construction", "magic"], "construction 'magic' is not known for deltanet or"),
         (["compile", "a"], "name the folder for the network: -o DIR"),
         (["compile", "a", "-o", "x", "--dtype", "int8"], "--dtype 'int8' is not known"),
         (["compile", "(aaa)*", "-o", "x", "--architecture", "diagonal"], "no diagonal network can be built"),

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from eigentrack.automata import language, regex_dfa, word_problem_dfa
 from eigentrack.compiler import Compiled, certify, choose_plan, compile_network, load_compiled, save_compiled, verify
+from eigentrack.compiler.alphabet import Alphabet
 from eigentrack.compiler.certificate import certify_up_to_a_length
-from eigentrack.compiler.closure import Alphabet
 from eigentrack.models import SequenceModel
 from tests.compiler.automata_cases import random_dfa
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from eigentrack.compiler.exactness import ExactnessCheck, quanta
@@ -19,10 +22,19 @@ def faults(compute: object, *tensors: Tensor) -> dict[str, str]:
 
 
 def test_quanta_are_the_lowest_set_bits() -> None:
-    found = quanta(torch.tensor([0.0, 1.0, -3.0, 0.75, 1024.0, 0.1, math.inf], dtype=torch.float64))
+    found = quanta(torch.tensor([0.0, 1.0, -3.0, 0.75, 1024.0, 0.1, math.inf, math.nan], dtype=torch.float64))
     assert found[:5].tolist() == [math.inf, 1.0, 1.0, 0.25, 1024.0]
     assert found[5] == 0.1 - 0.1 + 2.0**-55  # 0.1 in binary is 0x1.999999999999ap-4: the last set bit is 2^-55
-    assert torch.isnan(found[6])
+    assert torch.isnan(found[6:]).all()
+
+
+@given(st.floats(allow_infinity=False, allow_nan=False).filter(bool))
+def test_a_quantum_is_the_largest_power_of_two_that_divides(value: float) -> None:
+    quantum, exact = Fraction(float(quanta(torch.tensor(value, dtype=torch.float64)))), Fraction(value)
+    assert (exact / quantum).denominator == 1
+    assert (exact / quantum).numerator % 2 == 1
+    assert quantum.numerator & (quantum.numerator - 1) == 0
+    assert quantum.denominator & (quantum.denominator - 1) == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from eigentrack.automata import DFA, language, regex_dfa, word_problem_dfa
-from eigentrack.compiler import ARCHITECTURES, DTYPES, Compiled, choose_plan, compile_network
+from eigentrack.compiler import ARCHITECTURES, DTYPES, Choice, Compiled, choose_plan, compile_network
 from eigentrack.compiler.constructions import cascade_plan, dense_plan, diagonal_plan, permutation_plan
 from eigentrack.compiler.cyclic import rotation_plan, two_layer_plan
 from eigentrack.models import SequenceModel
@@ -25,7 +25,7 @@ IMPOSSIBLE |= {(name, "deltanet") for name in ("abab", "tomita3", "resettable-mo
 
 
 def compiled(dfa: DFA, architecture: str | None = None, dtype: str = "float32", spread: bool = False) -> Compiled:
-    return compile_network(choose_plan(dfa, architecture, spread), DTYPES[dtype])
+    return compile_network(choose_plan(dfa, architecture, spread_factors=spread), DTYPES[dtype])
 
 
 def on_backend(model: SequenceModel, backend: str) -> SequenceModel:
@@ -47,7 +47,7 @@ def test_named_languages(name: str, architecture: str | None) -> None:
     for dtype in DTYPES if architecture is None else ["bfloat16"]:
         network = compile_network(choice, DTYPES[dtype])
         assert network.certificate.holds
-        assert network.certificate.order_independent == choice.plan.exact
+        assert network.certificate.order_independent == choice.plans[0].exact
         bound = network.certificate.length_bound
         word = random_word(random.Random(1), dfa, 300 if bound is None else min(300, bound))
         assert network.run(word) == states_after_each_letter(dfa, word)
@@ -163,7 +163,7 @@ def test_the_smallest_exact_plan_is_chosen() -> None:
     dfa = language("resettable-mod3")
     sizes = []
     for plan in (permutation_plan(dfa, True), permutation_plan(dfa, False), cascade_plan(dfa, True), dense_plan(dfa)):
-        sizes.append(compile_network(replace(choose_plan(dfa), plan=plan)).summary["parameters"])
+        sizes.append(compile_network(Choice((plan,), "")).summary["parameters"])
     assert compiled(dfa).summary["parameters"] == min(sizes)
 
 
@@ -173,11 +173,37 @@ def test_the_smallest_exact_plan_is_chosen() -> None:
         ("aaa", "diagonal", "no 2-group \\(Z3\\)"),
         ("flip-flop", "rotation", "does not count modulo a number"),
         ("cycle5", "banana", "architecture 'banana' is not known; there are deltanet,"),
+        ("cerny6", "gated", "the automaton has more than 3 image sets: raise --image-limit"),
     ],
 )
 def test_impossible_wishes_are_named(name: str, architecture: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        choose_plan(language(name), architecture)
+        choose_plan(language(name), architecture, image_limit=3)
+
+
+def test_a_construction_can_be_asked_for() -> None:
+    dfa = language("abab")
+    assert choose_plan(dfa, "deltaproduct", "cascade-products").plans[0].construction == "cascade-products"
+    assert [plan.architecture for plan in choose_plan(dfa, construction="permutation").plans] == ["deltaproduct", "gated"]
+    with pytest.raises(ValueError, match=r"'dense' is not known for gated; there are permutation, cascade-gated"):
+        choose_plan(dfa, "gated", "dense")
+    with pytest.raises(ValueError, match="no gated permutation network can be built for this language: a letter merges states"):
+        choose_plan(language("t3"), "gated", "permutation")
+    with pytest.raises(ValueError, match="--spread gives a deltanet"):
+        choose_plan(dfa, "gated", spread_factors=True)
+
+
+def test_a_plan_whose_proof_is_too_large_is_passed_over() -> None:
+    """t3: the cascade's joint states are 6, those of the dense network 3."""
+    dfa = language("t3")
+    small, large = dense_plan(dfa), cascade_plan(dfa, gated=True)
+    found = compile_network(Choice((large, small), "two plans"), state_limit=4)
+    assert found.summary["construction"] == "dense"
+    assert found.summary["why"] == "two plans; passed over: cascade-gated (gated), more than 4 joint states"
+    assert found.certificate.holds
+    assert compile_network(Choice((large, small), "two plans")).summary["why"] == "two plans"
+    with pytest.raises(ValueError, match="more than 2 joint states: raise --state-limit"):
+        compile_network(Choice((large, small), "two plans"), state_limit=2)
 
 
 def test_one_state_is_enough_for_a_trivial_language() -> None:
@@ -190,7 +216,7 @@ def test_the_delay_matters() -> None:
     """A cascade whose levels read the states above AFTER the letter, as in the printed proof, gets .*a. wrong."""
     dfa = regex_dfa("(a|b)*a(a|b)")
     plan = cascade_plan(dfa, gated=True)
-    assert compile_network(replace(choose_plan(dfa), plan=plan)).certificate.holds
+    assert compile_network(Choice((plan,), "")).certificate.holds
     blocks = []
     for block in plan.blocks:
         lines = getattr(block.mixer, "lines", None)
@@ -198,14 +224,14 @@ def test_the_delay_matters() -> None:
             block = replace(block, mixer=replace(block.mixer, lines=tuple((source, target, 0) for source, target, _ in lines)))
         blocks.append(block)
     naive = replace(plan, blocks=tuple(blocks))
-    certificate = compile_network(replace(choose_plan(dfa), plan=naive)).certificate
+    certificate = compile_network(Choice((naive,), "")).certificate
     assert not certificate.holds
     assert certificate.counterexample is not None
     assert len(certificate.counterexample) <= 3
 
 
 def test_diagonal_networks_need_negative_eigenvalues_only_for_groups() -> None:
-    star_free = compile_network(replace(choose_plan(language("tomita4")), plan=diagonal_plan(language("tomita4"))))
+    star_free = compile_network(Choice((diagonal_plan(language("tomita4")),), ""))
     ranges = {options["eigenvalues"].low for options in star_free.model.config.options if "eigenvalues" in options}
     assert ranges == {0.0}
     with_group = compiled(language("tomita3"), "diagonal")
@@ -213,7 +239,7 @@ def test_diagonal_networks_need_negative_eigenvalues_only_for_groups() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(20))
 def test_thousands_of_random_languages(block: int) -> None:
     rng = random.Random(10_000 + block)
     for case in range(60):

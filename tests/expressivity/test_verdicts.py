@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from eigentrack.automata import DFA, LanguageClass, classify, language, minimal
 from eigentrack.automata.word_problems import word_problem_dfa
-from eigentrack.expressivity import STANDARD, Architecture, Verdict, judge, verdicts
+from eigentrack.expressivity import STANDARD, Architecture, Construction, Verdict, judge, verdicts
 from eigentrack.expressivity.architecture import LINEAR
+from eigentrack.expressivity.construction import constructions
 from eigentrack.spectrum import EigenRange
 
 FORGET, FLIP = EigenRange(0, 1), EigenRange(-1, 1)
@@ -23,6 +24,7 @@ GROUPS = {
     "A5-all": ("A5", "all"),
     "S4-all": ("S4", "all"),
     "Q8-all": ("Q8", "all"),
+    "Z7-all": ("Z7", "all"),
 }
 NAMED = [
     "parity", "aa", "aaa", "aaaa", "abab", "flip-flop", "resettable-parity", "resettable-mod3", "t3", "d3", "dyck2-2",
@@ -151,20 +153,76 @@ def test_names_are_different_and_readable() -> None:
     assert "diagonal (Mamba, GLA, Mamba-2) [0, 1], any depth" in names
 
 
-def test_witnesses_name_a_construction_or_an_element() -> None:
-    assert judge(*known("parity"), DELTA).witness == "permutation"
-    assert judge(*known("aaa"), replace(DELTA, layers=2)).witness == "two-layer-cyclic"
-    assert judge(*known("unary6"), replace(DELTA, householders=2)).witness == "permutation"  # Z2 and Z3 in two heads: exact
-    assert judge(*known("shell-game5"), replace(PRODUCT, layers=None)).witness == "permutation"
-    assert judge(*known("t3"), replace(PRODUCT, layers=None)).witness == "cascade-products"
-    assert judge(*known("t3"), Architecture("gated-deltanet", FLIP)).witness == "cascade-gated"
-    assert judge(*known("t3"), Architecture("dense", layers=1)).witness == "dense"
-    assert judge(*known("d3"), DIAGONAL).witness == "diagonal-cascade"
-    z7 = minimal(word_problem_dfa("Z7", "all"))
-    assert judge(z7, classify(z7), replace(DELTA, householders=2)).witness == "rotation"
-    assert "ab" in str(judge(*known("abab"), DIAGONAL).witness)
-    assert judge(*known("aaa"), DELTA).witness == "letter a acts with period 3"
-    assert "S3" in str(judge(*known("t3"), MAMBA_NEGATIVE).witness)
+@pytest.mark.parametrize(
+    ("name", "architecture", "expected"),
+    [
+        ("parity", DELTA, Construction("permutation", "deltanet", 1, 1, FLIP)),
+        ("parity", replace(MAMBA_NEGATIVE, layers=1), Construction("diagonal-cascade", "diagonal", 1, 0, FLIP)),
+        ("flip-flop", replace(DIAGONAL, layers=1), Construction("diagonal-cascade", "diagonal", 1, 0, FORGET)),
+        ("flip-flop", Architecture("deltanet", FORGET, householders=1), Construction("permutation", "deltanet", 1, 1, FORGET)),
+        ("abab", PRODUCT, Construction("permutation", "deltaproduct", 1, 4, FLIP)),
+        ("aaa", replace(DELTA, layers=2), Construction("two-layer-cyclic", "deltanet", 2, 1, FLIP)),
+        # Z2 and Z3 in two heads: exact, hence before the rotation
+        ("unary6", replace(DELTA, householders=2), Construction("permutation", "deltaproduct", 1, 2, FLIP)),
+        ("Z7-all", replace(DELTA, householders=2), Construction("rotation", "rotation", 1, 2, FLIP, exact=False)),
+        ("Z7-all", replace(DELTA, layers=2), Construction("two-layer-cyclic", "deltanet", 2, 1, FLIP, exact=False)),
+        ("resettable-mod3", Architecture("gated-deltanet", FLIP, layers=1), Construction("permutation", "gated", 1, 2, FLIP)),
+        ("t3", replace(PRODUCT, layers=None), Construction("cascade-products", "deltaproduct", 3, 3, FLIP)),
+        ("t3", Architecture("gated-deltanet", FLIP), Construction("cascade-gated", "gated", 3, 2, FLIP)),
+        (
+            "t3",
+            Architecture("gated-deltanet", FLIP, layers=3, householders=2),
+            Construction("cascade-gated", "gated", 3, 2, FLIP),
+        ),
+        ("t3", Architecture("dense", layers=1), Construction("dense", "dense", 1)),
+        ("d3", Architecture("deltanet", FORGET, householders=1), Construction("cascade-products", "deltanet", 7, 1, FORGET)),
+        ("t3", replace(DELTA, layers=None), None),  # the construction of section 9 is not built
+        ("d3", Architecture("mlstm", FORGET), None),
+        ("ends-ab", Architecture("dense", precision="robust"), None),
+    ],
+    ids=str,
+)
+def test_what_can_be_built_is_named_with_its_sizes(
+    name: str, architecture: Architecture, expected: Construction | None
+) -> None:
+    verdict = judge(*known(name), architecture)
+    assert verdict.answer == "can"
+    assert verdict.witness == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "element"),
+    [
+        ("abab", DIAGONAL, "ab acts with period 2 on states {0, 3}"),
+        ("aaa", DELTA, "letter a acts with period 3"),
+        ("aaa", MAMBA_NEGATIVE, "a acts with period 3 on states {0, 1, 2}; the monoid contains Z3"),
+        ("t3", MAMBA_NEGATIVE, "a acts with period 3 on states {0, 1, 2}; the monoid contains S3"),
+        ("aaaa", replace(MAMBA_NEGATIVE, layers=1), "letter a acts with period 4"),
+        ("S5-all", replace(DELTA, householders=3), "is a 5-cycle, and the letters are all of S5"),
+    ],
+    ids=str,
+)
+def test_what_forbids_it_is_an_element_of_the_monoid(name: str, architecture: Architecture, element: str) -> None:
+    verdict = judge(*known(name), architecture)
+    assert verdict.answer == "cannot"
+    assert element in str(verdict.witness)
+
+
+def test_a_layer_count_is_enough_if_a_cascade_has_no_more() -> None:
+    """One layer less than the cascade of flip-flops and delays is not known to do."""
+    (built,) = {found for found in constructions(known("tomita7")[0], 1000) if found.architecture == "diagonal"}
+    enough = replace(DIAGONAL, layers=built.layers)
+    assert judge(*known("tomita7"), enough).answer == "can"
+    assert judge(*known("tomita7"), enough).witness == built
+    assert judge(*known("tomita7"), replace(DIAGONAL, layers=built.layers - 1)).answer == "unknown"
+
+
+def test_beyond_the_image_limit_no_cascade_is_named() -> None:
+    dfa, class_ = known("cerny4")
+    gated = Architecture("gated-deltanet", FLIP)
+    assert judge(dfa, class_, gated).witness == Construction("cascade-gated", "gated", 5, 3, FLIP)
+    assert judge(dfa, class_, gated, image_limit=3).witness is None
+    assert judge(dfa, class_, gated, image_limit=3).answer == "can"
 
 
 def test_the_theorem_is_the_right_one() -> None:
@@ -280,9 +338,10 @@ def test_bad_architectures_are_named(arguments: dict[str, object], message: str)
     ("values", "message"),
     [
         (("maybe", None), "answer 'maybe' must be one of can, cannot, unknown"),
-        (("can", "magic"), "witness 'magic' is no construction"),
-        (("cannot", None), "needs a witness"),
-        (("unknown", "dense"), "has no witness"),
+        (("can", "magic"), "witness of a verdict 'can' is a construction or none, not 'magic'"),
+        (("cannot", None), "witness of a verdict 'cannot' is what in the language forbids it, not None"),
+        (("cannot", ""), "is what in the language forbids it, not ''"),
+        (("unknown", "dense"), "witness of a verdict 'unknown' is none, not 'dense'"),
     ],
 )
 def test_bad_verdicts_are_named(values: tuple[str, str | None], message: str) -> None:

@@ -1,0 +1,73 @@
+"""Maps of points: what a letter does to the states, x ↦ images[x], and what that costs as generalized Householder factors.
+
+A map that is one-to-one where it does not lead to the sink, a state coded as the zero vector, is a partial permutation matrix
+A of the other states: a product of rank(A - I) factors with eigenvalues in [-1, 1]. A cycle of c states takes c - 1, a path
+x₁ → … → x_m → sink takes m (docs/theory.md, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eigentrack.automata.dfa import DFA
+
+Map = tuple[int, ...]
+
+
+def letter_maps(dfa: DFA) -> dict[str, Map]:
+    return dict(zip(dfa.letters, zip(*dfa.transitions, strict=True), strict=True))
+
+
+def is_identity(images: Sequence[int]) -> bool:
+    return all(point == image for point, image in enumerate(images))
+
+
+def is_permutation(images: Sequence[int]) -> bool:
+    return len(set(images)) == len(images)
+
+
+def is_constant(images: Sequence[int]) -> bool:
+    return len(set(images)) == 1
+
+
+def is_permutation_or_constant(images: Sequence[int]) -> bool:
+    return is_permutation(images) or is_constant(images)
+
+
+def is_swap_or_identity(images: Sequence[int]) -> bool:
+    """At most two points move, and they trade places."""
+    moved = [point for point, image in enumerate(images) if image != point]
+    return not moved or (len(moved) == 2 and images[moved[0]] == moved[1] and images[moved[1]] == moved[0])
+
+
+def is_partial_injection(images: Sequence[int], sink: int) -> bool:
+    """The sink stays, and no two points go to the same point other than the sink."""
+    elsewhere = [image for image in images if image != sink]
+    return images[sink] == sink and len(set(elsewhere)) == len(elsewhere)
+
+
+def cycle_lengths(images: Sequence[int]) -> tuple[int, ...]:
+    """Of the points that come back to themselves, shortest first; fixed points are cycles of length 1."""
+    lengths, seen = [], set()
+    for start in range(len(images)):
+        trail = []
+        point = start
+        while point not in seen:
+            seen.add(point)
+            trail.append(point)
+            point = images[point]
+        if point in trail:
+            lengths.append(len(trail) - trail.index(point))
+    return tuple(sorted(lengths))
+
+
+def changed_rank(images: Sequence[int]) -> int:
+    """rank(A - I) of a permutation, or of a partial injection on the points other than its sink: points minus cycles."""
+    return len(images) - len(cycle_lengths(images))
+
+
+def injective_sink(dfa: DFA) -> int | None:
+    """A state that no letter leaves, if every letter is one-to-one on the states that it does not send there; None if not."""
+    absorbing = [state for state, row in enumerate(dfa.transitions) if set(row) == {state}]
+    maps = letter_maps(dfa).values()
+    return next((sink for sink in absorbing if all(is_partial_injection(images, sink) for images in maps)), None)
