@@ -8,6 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from eigentrack.lm.optional_packages import require
+from eigentrack.models import load_model
+
+# Table 4 of the paper: LAMBADA, PIQA, HellaSwag, WinoGrande, ARC, WikiText; then recall: SWDE, SQuAD, FDA
+TABLE_4 = ("wikitext", "lambada_openai", "piqa", "hellaswag", "winogrande", "arc_easy", "arc_challenge")
+TABLE_4_RECALL = ("swde", "squad_completion", "fda")
 
 
 def evaluate_with_harness(
@@ -20,16 +25,16 @@ def evaluate_with_harness(
     task_folder: str | Path | None = None,
     few_shot: int | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Task → metric → value, of a folder with model and tokenizer. `task_folder` holds YAML tasks of one's own.
+    """Task → metric → value, of a folder with model and tokenizer, ours or in Hugging Face's shape.
 
-    `limit` takes the first so many documents of each task; `few_shot` examples are shown before each, as many as the task says
+    `task_folder` holds YAML tasks of one's own; `limit` takes the first so many documents of each task; `few_shot` examples are shown before each, as many as the task says
     when left out.
     """
     folder = Path(folder)
     if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")):
         raise ValueError(f"{folder} has no tokenizer.json: the benchmarks are text, save the tokenizer beside the model")
     require("lm_eval", "runs the benchmarks", "eval")
-    import eigentrack.lm.hugging_face  # noqa: F401, it registers the model with transformers
+    from eigentrack.lm.hugging_face import EigentrackForCausalLM
 
     # by name: the package has no types
     lm_eval, all_tasks, hugging_face = (
@@ -38,7 +43,8 @@ def evaluate_with_harness(
     manager = all_tasks.TaskManager(include_path=None if task_folder is None else str(task_folder))
     if unknown := sorted(set(tasks) - set(manager.all_tasks)):
         raise ValueError(f"task {unknown[0]!r} is not known to lm-eval; `lm-eval ls tasks` lists them")
-    model = hugging_face.HFLM(pretrained=str(folder), device=device, batch_size=batch_size)
+    wrapped = EigentrackForCausalLM.around(load_model(folder, device)).eval()
+    model = hugging_face.HFLM(pretrained=wrapped, tokenizer=str(folder), batch_size=batch_size)
     outcome = lm_eval.simple_evaluate(
         model=model, tasks=list(tasks), num_fewshot=few_shot, limit=limit, task_manager=manager, bootstrap_iters=0
     )
