@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from eigentrack.cli.console import out
 from eigentrack.cli.device import Device, check_device
+from eigentrack.cli.named_values import named_values
 from eigentrack.cli.training_bar import TrainingBar
 
 
@@ -61,12 +61,12 @@ def train(
         run_config = RunConfig.from_json(
             {
                 "task": task,
-                "task_options": _options("--task-option", task_option),
+                "task_options": named_values("--task-option", task_option),
                 "model": {
                     "d_model": d_model,
                     "layers": layers_count,
                     "mixer": layer,
-                    "mixer_options": _options("--layer-option", layer_option),
+                    "mixer_options": named_values("--layer-option", layer_option),
                     "eigenvalues": [chosen.low, chosen.high],
                 },
                 "training": {
@@ -111,20 +111,6 @@ def _refuse_flags(context: typer.Context, stored: Path, except_for: tuple[str, .
         source = context.get_parameter_source(name)
         if name not in except_for and source is not None and source.name == "COMMANDLINE":
             raise ValueError(f"{name} is given on the command line and in {stored}: leave it out, or edit the file")
-
-
-def _options(flag: str, given: list[str] | None) -> dict[str, object]:
-    """name=value pairs; a value is read as JSON where it can be, else as text."""
-    options: dict[str, object] = {}
-    for text in given or []:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise ValueError(f"{flag} {text!r} must be written name=value")
-        try:
-            options[name] = json.loads(value)
-        except json.JSONDecodeError:
-            options[name] = value
-    return options
 
 
 def _pair(flag: str, text: str) -> list[int]:

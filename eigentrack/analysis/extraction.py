@@ -1,0 +1,177 @@
+"""Extraction: an automaton read off a network's joint states.
+
+1. A net of joint states (state_net.py), closed under all letters up to a radius ρ; ρ is halved until the rest succeeds.
+2. Its states are clustered by single linkage. At a resolution r ≥ ρ the clusters are an automaton if each has one answer and
+   every letter leads each to one cluster, on all states of the net and along random words. The coarsest such r is taken.
+3. The automaton is minimised and compared with the true one, and with the network on words that it was not read from.
+
+Where no resolution gives an automaton, that is the answer, with two words that the states could not tell apart as they should.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from eigentrack.analysis.joint_state import require_fixed_size, state_vector
+from eigentrack.analysis.moore_machine import MooreMachine, first_difference, minimal_machine
+from eigentrack.analysis.state_clusters import Numbers, single_linkage
+from eigentrack.analysis.state_net import UNASKED, StateNet, Word, build_net
+from eigentrack.analysis.subject import Subject
+from eigentrack.tasks.counter_random import derived_seed
+
+COARSEST, HALVINGS = 0.25, 12  # of the net's radius, from this part of the states' diameter on
+WORDS = 16  # random words that every automaton must explain
+LIMIT = 1000  # states of a net
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """`machine` is None where no resolution gave an automaton; `obstacle` then says what was in the way at the last one tried.
+
+    `difference` is a shortest word on which machine and truth differ, and `network_errs` says whether the network answers it
+    wrongly too, or only the reading of its states. `fidelity` is the share of equal answers of machine and network on words
+    of `length` letters that the machine was not read from.
+    """
+
+    machine: MooreMachine | None
+    resolution: float
+    joint_states: int  # of the net
+    clusters: int
+    length: int  # of the random words that it explains
+    obstacle: str | None = None
+    difference: tuple[str, ...] | None = None
+    network_errs: bool = False
+    fidelity: float = 0.0
+
+    @property
+    def is_equal(self) -> bool:
+        return self.machine is not None and self.difference is None
+
+
+@torch.no_grad()
+def extract_machine(
+    subject: Subject, *, length: int, seed: int, limit: int = LIMIT, progress: Callable[[int], None] | None = None
+) -> Extraction:
+    """`length`: of the random words; at most the horizon, beyond which a network is no automaton.
+
+    `progress(radii tried)` is called for each of at most HALVINGS.
+    """
+    require_fixed_size(subject.model)
+    if length < 1 or limit < 1:
+        raise ValueError(f"length={length} and limit={limit} must be at least 1")
+    letters, _ = subject.walk(torch.full((WORDS,), subject.machine.start), length, derived_seed(seed, "extraction"), 0)
+    radius = COARSEST * _width(subject, letters)
+    failed = Extraction(None, radius, 0, 0, length, None)
+    for tried in range(1, HALVINGS + 1):
+        net = build_net(subject, letters, radius, limit)
+        if progress is not None:
+            progress(tried)
+        if net is None:
+            too_many = f"more than {limit} joint states at resolution {radius:.3g}"
+            return replace(failed, obstacle=f"{failed.obstacle}; {too_many}" if failed.obstacle else too_many)
+        found = _read_net(subject, net, length)
+        if found.machine is not None:
+            return _compare(subject, found, seed)
+        failed, radius = found, radius / 2
+    return failed
+
+
+def _read_net(subject: Subject, net: StateNet, length: int) -> Extraction:
+    linkage = single_linkage(net.vectors)
+    obstacle = ""
+    for resolution in [*(r for r in linkage.resolutions if r > net.radius), net.radius]:
+        clusters = linkage.clusters(resolution)
+        count = int(clusters.max()) + 1
+        obstacle = _obstacle(net, clusters, subject.machine.letters)
+        if not obstacle:
+            machine = _machine(net, clusters, subject.machine)
+            return Extraction(machine, resolution, len(net.vectors), count, length)
+    return Extraction(
+        None, net.radius, len(net.vectors), 0, length, f"not deterministic at resolution {net.radius:.3g}: {obstacle}"
+    )
+
+
+def _obstacle(net: StateNet, clusters: Numbers, letters: tuple[str, ...]) -> str:
+    """Why the clusters are no automaton: two words that should be told apart. Empty if they are one."""
+    seen: dict[tuple[str, int], tuple[int, Word]] = {}  # what was seen of a cluster first, and after which word
+    if net.first_answer != UNASKED:
+        seen["answer", int(clusters[0])] = net.first_answer, ()
+    for step in net.steps:
+        here, there, letter = int(clusters[step.before]), int(clusters[step.after]), letters[step.letter]
+        for key, value, word, what in (
+            (("answer", there), step.answer, (*step.word, step.letter), "differ in the answer"),
+            ((f"letter {letter}", here), there, step.word, f"part on {letter}"),
+        ):
+            known, earlier = seen.setdefault(key, (value, word))
+            if known != value:
+                return f"{_spell(earlier, letters)} and {_spell(word, letters)} lead to one cluster, but {what}"
+    return ""
+
+
+def _machine(net: StateNet, clusters: Numbers, truth: MooreMachine) -> MooreMachine:
+    """Minimal. An answer to the empty word that nobody asks for is chosen so that the machine is smallest."""
+    count, start = int(clusters.max()) + 1, int(clusters[0])
+    rows, outputs = np.zeros((count, len(truth.letters)), dtype=int), np.full(count, UNASKED)
+    outputs[start] = net.first_answer
+    for step in net.steps:
+        rows[clusters[step.before], step.letter] = clusters[step.after]
+        outputs[clusters[step.after]] = step.answer
+    transitions, machines = tuple(map(tuple, rows.tolist())), []
+    for answer in range(truth.classes) if outputs[start] == UNASKED else [outputs[start]]:
+        outputs[start] = answer
+        machines.append(minimal_machine(MooreMachine(truth.letters, transitions, tuple(outputs.tolist()), start)))
+    return min(machines, key=lambda machine: machine.states)
+
+
+def _compare(subject: Subject, found: Extraction, seed: int) -> Extraction:
+    assert found.machine is not None
+    word = first_difference(found.machine, subject.machine, with_empty_word=bool(subject.opening))
+    errs = word is not None and _errs(subject, tuple(map(subject.machine.letters.index, word)))
+    return replace(found, difference=word, network_errs=errs, fidelity=_fidelity(subject, found.machine, found.length, seed))
+
+
+def _errs(subject: Subject, word: Word) -> bool:
+    """Does the network itself answer this word wrongly?"""
+    logits, model_state = subject.begin(1)
+    state = subject.machine.start
+    for letter in word:
+        logits, model_state = subject.step(torch.tensor([letter], device=subject.device), model_state)
+        state = subject.machine.transitions[state][letter]
+    return logits is not None and int(logits.argmax()) != subject.machine.outputs[state]
+
+
+def _fidelity(subject: Subject, machine: MooreMachine, length: int, seed: int) -> float:
+    rows = 256
+    start = torch.full((rows,), subject.machine.start)
+    letters, _ = subject.walk(start, length, derived_seed(seed, "fidelity"), 0)
+    _, state = subject.begin(rows)
+    logits, _ = subject.read(letters.to(subject.device), state)
+    table, outputs, now = np.array(machine.transitions), np.array(machine.outputs), np.full(rows, machine.start)
+    equal = 0
+    for t in range(length):
+        now = table[now, letters[:, t].numpy()]
+        equal += int((outputs[now] == logits[:, t].argmax(-1).cpu().numpy()).sum())
+    return equal / (rows * length)
+
+
+def _width(subject: Subject, letters: Int[Tensor, "W L"]) -> float:
+    """Twice the largest distance of a joint state along the words from their mean."""
+    _, state = subject.begin(len(letters))
+    vectors = []
+    for letter in letters.unbind(1):
+        _, state = subject.step(letter.to(subject.device), state)
+        vectors.append(state_vector(state))
+    points = torch.cat(vectors)
+    return 2 * float(torch.linalg.vector_norm(points - points.mean(0), dim=1).max())
+
+
+def _spell(word: Word, letters: tuple[str, ...]) -> str:
+    spelled = [letters[letter] for letter in word]
+    joined = ("" if all(len(letter) == 1 for letter in letters) else " ").join(spelled)
+    return repr(joined) if joined else "the empty word"

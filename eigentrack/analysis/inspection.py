@@ -1,0 +1,166 @@
+"""Inspection: everything that can be said about a network's weights and, where its automaton is known, about its answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from eigentrack.analysis.extraction import HALVINGS, Extraction, extract_machine
+from eigentrack.analysis.horizon import PatternHorizon, find_horizons
+from eigentrack.analysis.input_patterns import input_patterns
+from eigentrack.analysis.loading import COMPILED, Loaded
+from eigentrack.analysis.noise import NoiseTolerance, noise_tolerance
+from eigentrack.analysis.precision_sweep import PrecisionHorizons, precision_sweep
+from eigentrack.analysis.snap import Snapped, snap_to_exact
+from eigentrack.analysis.spectra import LayerSpectrum, layer_spectra, sampled_words
+from eigentrack.analysis.state_geometry import LOOKS, Geometry, merging_time, state_geometry
+from eigentrack.analysis.subject import Subject
+
+Progress = Callable[[str, int, int], None]  # what is looked at, how much of it is done, of how much
+
+RANDOM_ROWS, CYCLE_ROWS = 64, 8
+SWEPT = 4096  # letters to which states are followed and precisions compared
+NOISY = (32, 256)  # letters
+READ_FROM = 40  # letters of the words that an automaton is read from, unless training or the horizon ended before
+WITH_ATTENTION = 1024  # letters: the cost of attention grows with the square
+MOST_TOKENS = 32  # whose spectra are shown, where no task names the letters
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a task is needed for is empty or None without one; `notes` say what was left out, and why."""
+
+    kind: str
+    task: str
+    mixers: tuple[str, ...]
+    parameters: int
+    trained_to: int | None
+    seed: int
+    spectra: tuple[LayerSpectrum, ...]
+    horizons: tuple[PatternHorizon, ...] = ()
+    geometry: tuple[Geometry, ...] = ()
+    noise: tuple[NoiseTolerance, ...] = ()
+    merging_time: int | None = None
+    precisions: tuple[PrecisionHorizons, ...] = ()
+    extraction: Extraction | None = None
+    snapped: Snapped | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def worst(self) -> PatternHorizon:
+        """The pattern on which the network fails first."""
+        return min(self.horizons, key=lambda horizon: (horizon.letters, horizon.is_open))
+
+    def to_json(self) -> dict[str, Any]:
+        values = dataclasses.asdict(dataclasses.replace(self, snapped=None))
+        return _plain({**values, "snapped": None if self.snapped is None else self.snapped.to_json()})
+
+
+def inspect_network(loaded: Loaded, *, longest: int, seed: int, progress: Progress) -> Inspection:
+    """Words of up to `longest` letters are tried."""
+    if longest < 1:
+        raise ValueError(f"longest={longest} must be at least 1")
+    subject, notes = loaded.subject, []
+    about: dict[str, Any] = {
+        "kind": loaded.kind,
+        "task": loaded.task,
+        "mixers": loaded.model.config.mixers,
+        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+        "trained_to": loaded.trained_to,
+        "seed": seed,
+        "spectra": _spectra(loaded, seed, progress),
+    }
+    if len(about["spectra"]) < len(loaded.model.blocks):
+        notes.append("layers that are not linear recurrences have no matrix A(x) and are left out of the spectra")
+    if subject is None:
+        notes.append(
+            "no automaton says what this network should do: only its spectra are shown (a task that has one adds the rest)"
+        )
+        return Inspection(**about, notes=tuple(notes))
+    has_attention = "attention" in loaded.model.config.mixers
+    if has_attention and longest > WITH_ATTENTION:
+        longest = WITH_ATTENTION
+        notes.append(f"with attention words are tried up to {longest} letters only: its cost grows with the square")
+    patterns = input_patterns(subject, RANDOM_ROWS, CYCLE_ROWS, seed)
+    horizons = find_horizons(subject, patterns, longest, seed=seed, progress=lambda done: progress("horizon", done, longest))
+    progress("horizon", longest, longest)
+    about |= {"horizons": horizons, "precisions": _precisions(subject, min(longest, SWEPT), seed, progress)}
+    if has_attention:
+        notes.append("attention's state grows with the word: geometry, noise and the automaton are left out")
+    else:
+        about |= _states(subject, longest, seed, progress)
+        reach = min(horizon.letters for horizon in horizons if horizon.pattern == "random")
+        length = max(1, min(loaded.trained_to or READ_FROM, READ_FROM, reach))
+        about["extraction"] = extract_machine(
+            subject, length=length, seed=seed, progress=lambda done: progress("automaton", done, HALVINGS)
+        )
+        progress("automaton", HALVINGS, HALVINGS)
+    if loaded.kind != COMPILED:
+        try:
+            about["snapped"] = snap_to_exact(subject)
+        except ValueError as obstacle:
+            notes.append(f"it could not be snapped to an exact network: {obstacle}")
+        progress("snap to exact", 1, 1)
+    return Inspection(**about, notes=tuple(notes))
+
+
+def _spectra(loaded: Loaded, seed: int, progress: Progress) -> tuple[LayerSpectrum, ...]:
+    model, subject = loaded.model, loaded.subject
+    if subject is None:
+        names = {token: str(token) for token in range(min(MOST_TOKENS, model.config.vocab_size))}
+        opening: tuple[int, ...] = ()
+    else:
+        names = {spelled[0]: name for spelled, name in zip(subject.spelling, subject.machine.letters, strict=True)}
+        names |= {token: "filler" for spelled in subject.spelling for token in spelled[1:]}
+        opening = subject.opening
+    done = 0
+
+    def report() -> None:
+        nonlocal done
+        done += 1
+        progress("spectra", done, len(model.blocks))
+
+    return layer_spectra(model, sampled_words(list(names), opening, rows=64, length=16, seed=seed), names, report)
+
+
+def _states(subject: Subject, longest: int, seed: int, progress: Progress) -> dict[str, Any]:
+    swept = max(LOOKS, min(longest, SWEPT))
+    geometry = state_geometry(subject, swept, seed=seed, progress=lambda done: progress("states", done, swept))
+    progress("states", swept, swept)
+    noise = []
+    for number, letters in enumerate(NOISY, start=1):
+        noise.append(noise_tolerance(subject, min(letters, longest), seed=seed))
+        progress("noise", number, len(NOISY))
+    last, merged = geometry[-1], None
+    if noise[-1].noise and last.gap:
+        merged = merging_time(last.diameter, last.gap, noise[-1].noise)
+    return {"geometry": geometry, "noise": tuple(noise), "merging_time": merged}
+
+
+def _precisions(subject: Subject, longest: int, seed: int, progress: Progress) -> tuple[PrecisionHorizons, ...]:
+    patterns = input_patterns(subject, RANDOM_ROWS // 2, CYCLE_ROWS // 2, seed)
+    seen: dict[str, int] = {}
+
+    def report(precision: str, done: int) -> None:
+        seen[precision] = done
+        progress("precisions", sum(seen.values()), 5 * longest)
+
+    found = precision_sweep(subject, patterns, longest, seed=seed, progress=report)
+    progress("precisions", 5 * longest, 5 * longest)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """JSON knows no complex numbers and no infinities."""
+    if isinstance(value, complex):
+        return [value.real, value.imag]
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,75 @@
+"""What `inspect` can open: the folder of a training run, of a saved model, or of a compiled network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eigentrack.analysis.subject import Subject, compiled_subject, trained_subject
+from eigentrack.automata import group, language
+from eigentrack.compiler import load_compiled
+from eigentrack.compiler.compiled import CERTIFICATE
+from eigentrack.models import SequenceModel, load_model
+from eigentrack.models.storage import CONFIG_FILE
+from eigentrack.tasks import TrackingTask
+from eigentrack.tasks.registry import make_task
+from eigentrack.tasks.regular_language import chosen_automaton
+from eigentrack.training.run import MODEL, RUN_FILE, load_run
+
+COMPILED = "compiled network"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """`subject` is None where no automaton says what the network should do; its weights can be looked at all the same."""
+
+    model: SequenceModel
+    kind: str
+    task: str
+    subject: Subject | None
+    trained_to: int | None  # the longest word in training
+
+
+def load_inspected(folder: Path, task: str | None, options: dict[str, Any], device: str) -> Loaded:
+    """`task` and its options say what a saved model should do; a run and a compiled network know it themselves."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder: name a training run, a saved model or a compiled network")
+    if task is None and options:
+        raise ValueError("task options need a task")
+    if (folder / CERTIFICATE).exists():
+        if task is not None:
+            raise ValueError(f"{folder} is a compiled network, which knows its language: leave the task out")
+        compiled = load_compiled(folder)
+        compiled.model.to(device)
+        return Loaded(compiled.model, COMPILED, "its automaton", compiled_subject(compiled), None)
+    trained_to, kind, home = None, "saved model", folder
+    if (folder / RUN_FILE).exists():
+        run = load_run(folder)
+        trained_to, kind, home = run.training.lengths[1], "training run", folder / MODEL
+        if task is None:
+            task, options = run.task, run.task_options
+    elif not (folder / CONFIG_FILE).exists():
+        raise ValueError(
+            f"{folder} holds no {RUN_FILE}, {CONFIG_FILE} or {CERTIFICATE}: it is no run, model or compiled network"
+        )
+    model = load_model(home, device).eval()
+    if task is None:
+        return Loaded(model, kind, "none", None, trained_to)
+    made = make_task(task, options)
+    if not isinstance(made, TrackingTask):
+        return Loaded(model, kind, task, None, trained_to)
+    return Loaded(model, kind, task, trained_subject(model, made, _letter_names(task, options)), trained_to)
+
+
+def _letter_names(task: str, options: dict[str, Any]) -> tuple[str, ...] | None:
+    """As the language or the group names them; None where the task only numbers them."""
+    if task in ("language", "language-state"):
+        about = {name: options.get(name) for name in ("name", "regex", "dfa")}
+        return chosen_automaton(about["name"], about["regex"], options.get("alphabet", ""), about["dfa"]).letters
+    if task == "flip-flop":
+        return language("flip-flop").letters
+    if task == "group":
+        chosen = group(options.get("name", "S5"))
+        return tuple(chosen.names[element] for element in chosen.subset(options.get("inputs", "all")))
+    return None

@@ -1,0 +1,200 @@
+"""Spectra: the eigenvalues of A(x_t) for every layer, head and token, and of the products A(x_t) ··· A(x_{t-m+1}) over words.
+
+A depends on the layer's input, hence on what came before: the matrices are those of real sequences, every token over and over
+and random words, grouped by token. Both theorems' conditions (expressivity/spectral_conditions.py) are necessary only.
+
+B sequences  T time  H heads  n state size of a head  C contexts of a token  m tokens of a word
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from eigentrack.analysis.subject import model_mixers
+from eigentrack.expressivity.spectral_conditions import has_complex_eigenvalue, has_eigenvalue_off_the_nonnegative_axis
+from eigentrack.layers import LinearMixer
+from eigentrack.layers.mixer import matrix_eigenvalues
+from eigentrack.models import SequenceModel
+from eigentrack.training.telemetry import RANGES, histogram
+
+TOLERANCE = 1e-4  # of an eigenvalue: the matrices are float32, and a defective one doubles the digits lost
+MOVED = 1e-2  # what a token must do to a direction, root mean square over the contexts, for it to count as moved
+ENTRIES = 2**21  # of all matrices of a layer that are held at once
+MOST_HEADS = 64  # of a layer; beyond, every so-many-th
+MOST_EIGENVALUES = 1000  # of a layer and token that are kept for the plot, in the first contexts
+WORD_LENGTHS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class HeadSpectrum:
+    """Of one head on one token, the worst over the contexts in which the token was seen."""
+
+    to_minus_one: float  # the smallest |λ + 1|
+    from_one: float  # the largest |λ - 1|: 0 is a head that keeps everything
+    to_circle: float  # the smallest | |λ| - 1 | but for λ = 1: how well the head keeps what it moves
+    largest_modulus: float
+    orthogonality_defect: float  # the largest |AᵀA - I|
+    context_spread: float  # the largest |A - mean of A|: 0 where A depends on the token alone
+
+
+@dataclass(frozen=True)
+class TokenSpectrum:
+    token: str
+    contexts: int
+    heads: tuple[HeadSpectrum, ...]
+    eigenvalues: tuple[complex, ...]  # of all heads, in the first contexts
+
+
+@dataclass(frozen=True)
+class WordSpectrum:
+    """Of all products of `length` matrices in a row: does any eigenvalue leave the nonnegative axis, is any not real?"""
+
+    length: int
+    off_the_nonnegative_axis: bool
+    complex_eigenvalues: bool
+    largest_modulus: float
+    lowest_real: float
+
+
+@dataclass(frozen=True)
+class LayerSpectrum:
+    """`may_flip` and `may_count` are the necessary conditions of Theorems 1 and 2, on the sequences that were seen."""
+
+    layer: int  # counted from 1
+    mixer: str
+    eigenvalue_range: str
+    tokens: tuple[TokenSpectrum, ...]
+    words: tuple[WordSpectrum, ...]
+    key_ranks: tuple[int, ...]  # of each head: directions that some token moves, of `state_size`
+    state_size: int
+    histograms: Mapping[str, Any]
+    may_flip: bool
+    may_count: bool
+
+
+@torch.no_grad()
+def layer_spectra(
+    model: SequenceModel,
+    tokens: Int[Tensor, "B T"],
+    names: Mapping[int, str],
+    progress: Callable[[], None] | None = None,
+) -> tuple[LayerSpectrum, ...]:
+    """Of the linear layers, on these sequences; only tokens with a name are reported. `progress` is called for each layer."""
+    found = []
+    layers = zip(model.config.mixers, model_mixers(model), _inputs(model, tokens), strict=True)
+    for number, (name, mixer, seen) in enumerate(layers, start=1):
+        if isinstance(mixer, LinearMixer):
+            found.append(_layer_spectrum(number, name, mixer, seen, tokens, names))
+        if progress is not None:
+            progress()
+    return tuple(found)
+
+
+def sampled_words(letters: list[int], opening: tuple[int, ...], rows: int, length: int, seed: int) -> Int[Tensor, "B T"]:
+    """Every letter over and over, then random words, all after the opening tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    alone = torch.tensor(letters)[:, None].expand(-1, length)
+    mixed = torch.tensor(letters)[torch.randint(len(letters), (rows, length), generator=generator)]
+    words = torch.cat([alone, mixed])
+    return torch.cat([torch.tensor(opening, dtype=torch.long).expand(len(words), -1), words], 1)
+
+
+def _inputs(model: SequenceModel, tokens: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T d"]]:
+    """What each layer reads."""
+    inputs: dict[int, Tensor] = {}
+    hooks = [
+        mixer.register_forward_pre_hook(lambda _, given, number=number: inputs.update({number: given[0].detach()}))
+        for number, mixer in enumerate(model_mixers(model))
+    ]
+    try:
+        model.eval()(tokens.to(model.embedding.weight.device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return [inputs[number] for number in sorted(inputs)]
+
+
+def _layer_spectrum(
+    number: int, name: str, mixer: LinearMixer, x: Float[Tensor, "B T d"], tokens: Int[Tensor, "B T"], names: Mapping[int, str]
+) -> LayerSpectrum:
+    heads, size = mixer.memory_shape[:2]
+    rows = max(2, ENTRIES // (x.shape[1] * heads * size * size))
+    if len(x) > rows:  # evenly over the rows, so that letters alone and random words are both among them
+        keep = torch.linspace(0, len(x) - 1, rows).round().long()
+        x, tokens = x[keep.to(x.device)], tokens[keep]
+    matrices = mixer.transitions(x)[:, :, :: -(-heads // MOST_HEADS)].double().cpu()  # B T H n n
+    period = min(2 ** (number - 1), matrices.shape[1])  # on σσσ… the layer may see so many different inputs in turn
+    lengths = sorted({*(length for length in WORD_LENGTHS if length <= matrices.shape[1]), period})
+    words = {length: _word_spectrum(matrices, length) for length in lengths}
+    return LayerSpectrum(
+        layer=number,
+        mixer=name,
+        eigenvalue_range="none" if mixer.eigenvalues is None else str(mixer.eigenvalues),
+        tokens=tuple(_token_spectrum(names[t], matrices[tokens == t]) for t in names if bool((tokens == t).any())),
+        words=tuple(words.values()),
+        key_ranks=_key_ranks(matrices),
+        state_size=matrices.shape[-1],
+        histograms={gate: histogram(values, *RANGES[gate]) for gate, values in mixer.gates(x).items()},
+        may_flip=words[1].off_the_nonnegative_axis,
+        may_count=words[period].complex_eigenvalues,
+    )
+
+
+def _token_spectrum(name: str, matrices: Float[Tensor, "C H n n"]) -> TokenSpectrum:
+    values = matrix_eigenvalues(matrices)  # C H n
+    identity = torch.eye(matrices.shape[-1], dtype=matrices.dtype)
+    defect = torch.linalg.matrix_norm(matrices.mT @ matrices - identity, ord=2).amax(0)
+    spread = torch.linalg.matrix_norm(matrices - matrices.mean(0), ord=2).amax(0)
+    from_one, modulus = (values - 1).abs(), values.abs()
+    moved = torch.where(from_one > TOLERANCE, (modulus - 1).abs(), torch.inf).flatten(2).amin((0, 2))
+    heads = tuple(
+        HeadSpectrum(*row)
+        for row in torch.stack(
+            [
+                (values + 1).abs().amin((0, 2)),
+                from_one.amax((0, 2)),
+                torch.where(moved.isinf(), 0.0, moved),
+                modulus.amax((0, 2)),
+                defect,
+                spread,
+            ],
+            1,
+        ).tolist()
+    )
+    some = values[: max(1, MOST_EIGENVALUES // values[0].numel())]
+    return TokenSpectrum(name, len(matrices), heads, tuple(some.flatten().tolist()))
+
+
+def _word_spectrum(matrices: Float[Tensor, "B T H n n"], length: int) -> WordSpectrum:
+    products = _products(matrices, length).numpy()
+    values = np.linalg.eigvals(products)
+    return WordSpectrum(
+        length,
+        has_eigenvalue_off_the_nonnegative_axis(products, TOLERANCE),
+        has_complex_eigenvalue(products, TOLERANCE),
+        float(np.abs(values).max()),
+        float(values.real.min()),
+    )
+
+
+def _products(matrices: Float[Tensor, "B T H n n"], length: int) -> Float[Tensor, "B W H n n"]:
+    """Of all `length` matrices in a row, the later ones on the left."""
+    windows = matrices.shape[1] - length + 1
+    product = matrices[:, :windows]
+    for shift in range(1, length):
+        product = matrices[:, shift : shift + windows] @ product
+    return product
+
+
+def _key_ranks(matrices: Float[Tensor, "B T H n n"]) -> tuple[int, ...]:
+    """The rank of all I - A(x_t) of a head, one above the other: with Householder factors, that of its keys."""
+    change = torch.eye(matrices.shape[-1], dtype=matrices.dtype) - matrices
+    moved = torch.einsum("bthij,bthik->hjk", change, change) / (matrices.shape[0] * matrices.shape[1])
+    return tuple((torch.linalg.eigvalsh(moved) > MOVED**2).sum(-1).tolist())

@@ -1,0 +1,98 @@
+"""Subject: a network under inspection, and the machine that it should be.
+
+A word is read as its opening tokens, then the tokens of each letter; the answer to a letter is due with the last of them.
+
+B sequences  N letters  k tokens a letter  V answers
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from eigentrack.analysis.moore_machine import MooreMachine
+from eigentrack.compiler import Compiled
+from eigentrack.layers import Mixer
+from eigentrack.models import SequenceModel
+from eigentrack.models.sequence_model import Block, ModelState
+from eigentrack.tasks import TrackingTask
+from eigentrack.tasks.automaton_walk import AutomatonWalk
+
+LEAVES = 0.1  # of the letters that a compiled network is tested on, the share that may leave the language for good
+
+
+@dataclass(frozen=True)
+class Subject:
+    """`walk` draws the random words that the network was made for."""
+
+    model: SequenceModel
+    machine: MooreMachine
+    opening: tuple[int, ...]
+    spelling: tuple[tuple[int, ...], ...]  # of each letter, k tokens
+    walk: AutomatonWalk
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def tokens_per_letter(self) -> int:
+        return len(self.spelling[0])
+
+    def begin(self, rows: int) -> tuple[Float[Tensor, "B V"] | None, ModelState]:
+        """The answers to the empty word, None where no token comes before the first letter, and the state."""
+        state = ModelState(tuple(mixer.initial_state(rows) for mixer in model_mixers(self.model)))
+        answers = None
+        for token in self.opening:
+            logits, state = self.model.step(torch.full((rows,), token, device=self.device), state)
+            answers = logits[:, : self.machine.classes]
+        return answers, state
+
+    def read(self, letters: Int[Tensor, "B N"], state: ModelState) -> tuple[Float[Tensor, "B N V"], ModelState]:
+        """Many letters at once, as in training."""
+        k = self.tokens_per_letter
+        logits, state = self.model(self._spelling[letters].flatten(1), state)
+        return logits[:, k - 1 :: k, : self.machine.classes], state
+
+    def step(self, letters: Int[Tensor, " B"], state: ModelState) -> tuple[Float[Tensor, "B V"], ModelState]:
+        """One letter for each row, by the step function: no rounding depends on what comes later."""
+        for token in self._spelling[letters].unbind(1):
+            logits, state = self.model.step(token, state)
+        return logits[:, : self.machine.classes], state
+
+    @cached_property
+    def _spelling(self) -> Int[Tensor, "A k"]:
+        return torch.tensor(self.spelling, device=self.device)
+
+
+def model_mixers(model: SequenceModel) -> tuple[Mixer, ...]:
+    """Of every layer."""
+    return tuple(cast(Block, block).mixer for block in model.blocks)
+
+
+def trained_subject(model: SequenceModel, task: TrackingTask, letters: tuple[str, ...] | None = None) -> Subject:
+    """`letters` names them; otherwise they are numbers, as in the task."""
+    names = tuple(map(str, range(task.letters))) if letters is None else letters
+    machine = MooreMachine(names, task.transitions, task.outputs, task.start)
+    if max(task.vocab_size, task.classes) > model.config.vocab_size:
+        raise ValueError(
+            f"the task has {task.vocab_size} tokens and {task.classes} answers, the model {model.config.vocab_size} tokens: "
+            "it was trained on another task"
+        )
+    fillers = (task.filler,) * (task.tokens_per_letter - 1)
+    spelling = tuple((letter, *fillers) for letter in range(task.letters))
+    walk = AutomatonWalk(task.transitions, task.shares, task.live, task.escape, task.products)
+    return Subject(model.eval(), machine, (task.begin,) if task.begin_token else (), spelling, walk)
+
+
+def compiled_subject(compiled: Compiled) -> Subject:
+    dfa, alphabet = compiled.dfa, compiled.alphabet
+    machine = MooreMachine(dfa.letters, dfa.transitions, tuple(range(dfa.states)), dfa.start)
+    spelling = tuple(tuple(alphabet.spelled(letter)) for letter in range(alphabet.letters))
+    walk = AutomatonWalk(dfa.transitions, None, dfa.live_states(), LEAVES, None)
+    return Subject(compiled.model, machine, (alphabet.begin,), spelling, walk)

@@ -1,0 +1,72 @@
+"""eigentrack inspect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from eigentrack.cli.console import AsJson, err, out
+from eigentrack.cli.device import Device, check_device
+from eigentrack.cli.named_values import named_values
+
+Task = Annotated[
+    str | None, typer.Option(help="What a saved model should do: one of `eigentrack tasks`; a run knows it itself.")
+]
+
+
+def inspect(
+    checkpoint: Annotated[Path, typer.Argument(help="The folder of a training run, a saved model or a compiled network.")],
+    task: Task = None,
+    task_option: Annotated[list[str] | None, typer.Option(help="As name=value; may be repeated.")] = None,
+    longest: Annotated[float, typer.Option(help="The longest word, in letters: 1e7 works, in constant memory.")] = 1e5,
+    seed: Annotated[int, typer.Option(help="Of the words and of the noise.")] = 0,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where the page and the numbers go; else into CHECKPOINT.")
+    ] = None,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Look inside a network: spectra, horizon on adversarial words, robustness, and the automaton that its states are.
+
+    Example: eigentrack inspect runs/s3 --longest 1e6
+    """
+    from eigentrack.analysis.inspection import inspect_network
+    from eigentrack.analysis.loading import load_inspected
+    from eigentrack.analysis.page import EXACT, summary_rows, write_inspection
+    from eigentrack.experiments.provenance import provenance
+
+    if not longest >= 1 or longest != int(longest):
+        raise ValueError(f"--longest {longest:g} must be a whole number of letters, at least 1")
+    check_device(device)
+    target = folder or checkpoint
+    if target.exists() and not target.is_dir():
+        raise ValueError(f"--out {target} is a file: name a folder")
+    loaded = load_inspected(checkpoint, task, named_values("--task-option", task_option), device)
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn()
+    with Progress(*columns, console=err, disable=as_json) as bars:
+        numbers: dict[str, TaskID] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in numbers:
+                numbers[what] = bars.add_task(what, total=total)
+            bars.update(numbers[what], completed=done)
+
+        found = inspect_network(loaded, longest=int(longest), seed=seed, progress=report)
+    page, values = write_inspection(found, checkpoint.name, provenance(), target)
+    if as_json:
+        out.print_json(values.read_text())
+        return
+    table = Table(title=escape(f"{checkpoint}: {found.kind}"), show_header=False)
+    for name, value in summary_rows(found):
+        table.add_row(escape(name), escape(value))
+    out.print(table)
+    for note in found.notes:
+        out.print(note, markup=False, highlight=False)
+    out.print(f"page: {page}\nnumbers: {values}", markup=False, highlight=False)
+    if found.snapped is not None:
+        out.print(f"exact network: {target / EXACT}, for eigentrack verify and run", markup=False, highlight=False)

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from eigentrack.analysis import Subject, compiled_subject, find_horizons, input_patterns, snap_to_exact, trained_subject
+from eigentrack.analysis.exact_head import ExactHead, factor
+from eigentrack.analysis.exact_heads import exact_heads
+from eigentrack.analysis.exact_roots import swapped_points
+from eigentrack.automata import regex_dfa, same_language
+from eigentrack.compiler import choose_plan, compile_network, save_compiled, verify
+from eigentrack.compiler.plan import Move
+from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.spectrum import EigenRange
+from eigentrack.tasks.tracking import flip_flop, parity, word_problem
+from eigentrack.training import TrainingConfig, train
+
+
+def test_moves_in_whole_numbers_are_the_delta_rule() -> None:
+    random = np.random.default_rng(0)
+    for key, beta in (((1, 0, -1), 1), ((0, 1, 0), 2), ((0, 0, 1), 1)):
+        start, value = random.integers(-3, 4, (3, 2)), tuple(random.integers(-3, 4, 2).tolist())
+        head = ExactHead("", tuple(map(tuple, start.tolist())), (Move((factor(key, beta, value),)),), 0.0)
+        k, v = np.array(key)[:, None], np.array(value)[None]
+        expected = (np.eye(3, dtype=int) - beta * k @ k.T) @ start + beta * k @ v
+        assert np.array_equal(head.after(head.start, 0), expected)
+        kept = head.without_column(0)
+        assert np.array_equal(kept.after(kept.start, 0), expected[:, 1:])
+
+
+def reflections(keys: np.ndarray, noise: float, centre: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A and B of letters that reflect at mirrors through the centre, none of them quite."""
+    betas = 2 - noise * np.arange(1, len(keys) + 1) / len(keys)
+    matrices = np.eye(keys.shape[1]) - betas[:, None, None] * keys[:, :, None] * keys[:, None, :]
+    writes = betas[:, None, None] * keys[:, :, None] * (keys @ centre)[:, None, :]
+    return matrices[:, None], writes[:, None]
+
+
+@pytest.mark.parametrize("points", [3, 4, 5])
+def test_reflections_in_any_position_become_swaps(points: int) -> None:
+    """The roots of S_n, turned at random and moved to any centre."""
+    random = np.random.default_rng(points)
+    pairs = list(combinations(range(points), 2))
+    roots = np.array([np.eye(points)[i] - np.eye(points)[j] for i, j in pairs]) / math.sqrt(2)
+    turn = np.linalg.qr(random.normal(size=(points + 1, points)))[0]
+    signs = random.choice([-1, 1], len(pairs))[:, None]
+    centre, start = random.normal(size=(points + 1, 6)), random.normal(size=(points + 1, 6))
+    matrices, writes = reflections(signs * roots @ turn.T, 0.02, centre)
+    (head,) = exact_heads(matrices, writes, start[None], levels=8)
+    assert head.moved == pytest.approx(0.02, abs=0.005)
+    swaps = []
+    for move in head.moves:
+        (one,) = move.factors
+        assert sorted(one.key) == [-1.0] + [0.0] * (points - 2) + [1.0]
+        swaps.append(frozenset(np.nonzero(one.key)[0].tolist()))
+    # letters that share a point still do, those that share none still share none, and no two are the same
+    assert len(set(swaps)) == len(pairs)
+    for (x, a), (y, b) in combinations(zip(pairs, swaps, strict=True), 2):
+        assert len(set(x) & set(y)) == len(a & b)
+
+
+def test_inner_products_of_no_roots() -> None:
+    assert swapped_points(np.array([[2, 1, 1], [1, 2, 1], [1, 1, 2]])) is not None
+    hexagon = np.array([[2, 1, 1, 1, 1], [1, 2, 1, 1, 1], [1, 1, 2, 1, 1], [1, 1, 1, 2, -1], [1, 1, 1, -1, 2]])
+    assert swapped_points(hexagon) is None
+
+
+def test_angles_of_45_degrees_are_left_alone() -> None:
+    keys = np.array([[1.0, 0.0], [math.sqrt(0.5), math.sqrt(0.5)]])
+    matrices, writes = reflections(keys, 0.0, np.zeros((2, 3)))
+    assert exact_heads(matrices, writes, np.ones((1, 2, 3)), levels=1) == []
+
+
+def test_a_trained_network_becomes_exact(trained_parity: Subject, tmp_path: Path) -> None:
+    before = find_horizons(trained_parity, input_patterns(trained_parity, 32, 8, 0), 20_000, seed=0)
+    snapped = snap_to_exact(trained_parity)
+    proof = snapped.compiled.certificate
+    assert proof.holds
+    assert proof.order_independent
+    assert proof.length_bound is None
+    assert proof.reachable_states == 2
+    assert 0 < snapped.moved < 0.3
+    assert same_language(snapped.compiled.dfa, regex_dfa("0*10*(10*10*)*")) is None
+    exact = compiled_subject(snapped.compiled)
+    after = find_horizons(exact, input_patterns(exact, 8, 4, 0), 20_000, seed=0)
+    assert min(item.letters for item in before) < 20_000 == min(item.letters for item in after)
+    save_compiled(snapped.compiled, tmp_path)
+    found, differences = verify(tmp_path)
+    assert found.holds
+    assert differences == []
+
+
+def test_what_cannot_be_snapped_is_said() -> None:
+    def untrained(**options) -> Subject:
+        return trained_subject(SequenceModel(ModelConfig(vocab_size=3, d_model=16, **options)), parity())
+
+    with pytest.raises(ValueError, match="one linear layer can be made exact"):
+        snap_to_exact(untrained(layers=2))
+    with pytest.raises(ValueError, match="one linear layer can be made exact"):
+        snap_to_exact(untrained(layers=1, mixer="lstm"))
+    with pytest.raises(ValueError, match=r"train without a convolution \(conv=0\)"):
+        snap_to_exact(untrained(layers=1))
+    with pytest.raises(ValueError, match=r"near an exact one|exact heads nearby"):
+        snap_to_exact(untrained(layers=1, mixer_options={"conv": 0}))
+    with pytest.raises(ValueError, match="carries 3 memories"):
+        snap_to_exact(untrained(layers=1, mixer="mlstm", mixer_options={"conv": 0}))
+
+
+def test_a_compiled_network_snaps_to_itself() -> None:
+    dfa = regex_dfa("(a*ba*b)*a*")
+    subject = compiled_subject(compile_network(choose_plan(dfa, "deltanet")))
+    snapped = snap_to_exact(subject)
+    assert snapped.moved == 0
+    assert snapped.compiled.certificate.holds
+
+
+def test_a_start_that_never_comes_back_is_replaced() -> None:
+    """A flip-flop written as ±1 from a memory that starts empty: the empty memory stands for 0 as well as -1 does."""
+    options = {"heads": 1, "key_dim": 1, "value_dim": 1, "gate_rank": 1, "gate_temperature": 1.0, "bare": True}
+    config = ModelConfig(4, 4, 1, "gla", EigenRange(0, 1), options, mlp_width=0, norm="none")
+    model = SequenceModel(config)
+    (block,) = model.blocks
+    with torch.no_grad():
+        model.embedding.weight.copy_(torch.eye(4))
+        block.mixer.k_proj.weight[0] = torch.tensor([0.9, 1.1, 0.0, 0.0])
+        block.mixer.v_proj.weight[0] = torch.tensor([-1.0, 1.0, 0.0, 0.0])
+        block.mixer.gate_proj[0].weight[0] = torch.tensor([-3.0, -3.0, 4.0, 0.0])
+        block.mixer.gate_proj[1].weight.fill_(1)
+        block.mixer.gate_proj[1].bias.zero_()
+    snapped = snap_to_exact(trained_subject(model, flip_flop()))
+    assert snapped.compiled.certificate.holds
+    assert snapped.compiled.certificate.reachable_states == 2
+    assert snapped.moved == pytest.approx(1 / (1 + math.exp(3)), abs=1e-6)  # the gate that should be 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "mixer", "options", "eigenvalues", "training", "states"),
+    [
+        (flip_flop(), "mamba", {"state_size": 4, "conv": 0}, EigenRange(0, 1), {"steps": 200, "lengths": (3, 40)}, 2),
+        (
+            word_problem("S5", "swaps"),
+            "deltanet",
+            {"heads": 1, "key_dim": 8, "value_dim": 32, "conv": 0},
+            EigenRange(-1, 1),
+            {"steps": 1200, "lengths": (3, 20), "learning_rate": 5e-3},
+            120,
+        ),
+    ],
+    ids=["flip-flop", "S5 swaps"],
+)
+def test_more_trained_networks_become_exact(task, mixer, options, eigenvalues, training, states: int) -> None:
+    torch.manual_seed(0)
+    width = 64 if states > 2 else 32
+    config = ModelConfig(task.model_vocab_size, width, 1, mixer, eigenvalues, options)
+    model = SequenceModel(config)
+    smoothing = 0.0 if states > 2 else 0.1
+    train(model, task, TrainingConfig(**{"batch": 128, "learning_rate": 1e-2, "label_smoothing": smoothing, **training}))
+    snapped = snap_to_exact(trained_subject(model, task))
+    assert snapped.compiled.certificate.holds
+    assert snapped.compiled.certificate.order_independent
+    assert snapped.compiled.certificate.reachable_states == states
