@@ -14,7 +14,7 @@ demo: $(VENV)/core.stamp  ## train the [0,1] and [-1,1] twins on parity, print t
 test: $(VENV)/dev.stamp  ## all tests but the slow ones
 	$(BIN)/python -m pytest --numprocesses 2
 
-test-slow: $(VENV)/cluster.stamp  ## what takes minutes: the demo on five seeds, every preset at smoke, thousands of languages, Ray
+test-slow: $(VENV)/slow.stamp  ## what takes minutes: the demo on five seeds, every preset at smoke, thousands of languages, Ray, lm-eval
 	$(BIN)/python -m pytest -m slow --numprocesses 2
 
 lint: $(VENV)/dev.stamp  ## format, lint, types, and the direction of imports
@@ -42,8 +42,8 @@ $(VENV)/dev.stamp: $(VENV)/core.stamp
 	@$(INSTALL) --no-deps fla-core==0.6.0
 	@touch $@
 
-$(VENV)/cluster.stamp: $(VENV)/dev.stamp
-	@$(INSTALL) --editable '.[cluster]'
+$(VENV)/slow.stamp: $(VENV)/dev.stamp
+	@$(INSTALL) --editable '.[cluster,eval]'
 	@touch $@
 
 clean:

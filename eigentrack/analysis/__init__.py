@@ -1,5 +1,11 @@
 """What trained or compiled weights do: spectra, horizon, robustness, the automaton that they compute."""
 
+from eigentrack.analysis.certified_noise import CertifiedNoise as CertifiedNoise
+from eigentrack.analysis.certified_noise import certified_noise as certified_noise
+from eigentrack.analysis.dynamics import Dynamics as Dynamics
+from eigentrack.analysis.dynamics import decide as decide
+from eigentrack.analysis.dynamics import prove_robust as prove_robust
+from eigentrack.analysis.dynamics import recheck as recheck
 from eigentrack.analysis.extraction import Extraction as Extraction
 from eigentrack.analysis.extraction import extract_machine as extract_machine
 from eigentrack.analysis.horizon import PatternHorizon as PatternHorizon

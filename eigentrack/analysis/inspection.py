@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from eigentrack.analysis.certified_noise import CertifiedNoise, certified_noise
 from eigentrack.analysis.extraction import HALVINGS, Extraction, extract_machine
 from eigentrack.analysis.horizon import PatternHorizon, find_horizons
 from eigentrack.analysis.input_patterns import input_patterns
@@ -44,6 +45,7 @@ class Inspection:
     geometry: tuple[Geometry, ...] = ()
     noise: tuple[NoiseTolerance, ...] = ()
     merging_time: int | None = None
+    certified_noise: CertifiedNoise | None = None
     precisions: tuple[PrecisionHorizons, ...] = ()
     extraction: Extraction | None = None
     snapped: Snapped | None = None
@@ -137,7 +139,9 @@ def _states(subject: Subject, longest: int, seed: int, progress: Progress) -> di
     last, merged = geometry[-1], None
     if noise[-1].noise and last.gap:
         merged = merging_time(last.diameter, last.gap, noise[-1].noise)
-    return {"geometry": geometry, "noise": tuple(noise), "merging_time": merged}
+    proved = certified_noise(subject)
+    progress("noise, by boxes", 1, 1)
+    return {"geometry": geometry, "noise": tuple(noise), "merging_time": merged, "certified_noise": proved}
 
 
 def _precisions(subject: Subject, longest: int, seed: int, progress: Progress) -> tuple[PrecisionHorizons, ...]:

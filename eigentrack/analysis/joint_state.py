@@ -5,8 +5,6 @@ B rows  D numbers in all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -41,16 +39,6 @@ def shifted(state: ModelState, by: Float[Tensor, "B D"]) -> ModelState:
             for layer in state.layers
         )
     )
-
-
-def stacked(states: Sequence[ModelState]) -> ModelState:
-    """The rows of all of them."""
-    layers = []
-    for parts in zip(*(state.layers for state in states), strict=True):
-        memory = tuple(torch.cat(tensors) for tensors in zip(*(part.memory for part in parts), strict=True))
-        windows = [part.window for part in parts if part.window is not None]
-        layers.append(MixerState(memory, torch.cat(windows) if windows else None))
-    return ModelState(tuple(layers))
 
 
 def _parts(layer: MixerState) -> list[Tensor]:

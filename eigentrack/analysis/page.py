@@ -76,6 +76,10 @@ def summary_rows(inspection: Inspection) -> list[tuple[str, str]]:
         rows.append(("worst horizon", f"{_reach(inspection.worst)} ({inspection.worst.pattern})"))
     for found in inspection.noise:
         rows.append((f"noise borne for {found.letters} letters", f"{found.noise:.3g}, {found.relative:.2%} of the state"))
+    if (proof_of_noise := inspection.certified_noise) is not None:
+        epsilon, reason = proof_of_noise.epsilon, proof_of_noise.reason
+        borne = "not known" if epsilon is None else f"{epsilon:g} in every number of the state" if epsilon else "none"
+        rows.append(("noise borne for ever", f"{borne}: {reason}"))
     if inspection.extraction is not None:
         rows.append(("automaton read off the states", verdict(inspection.extraction)))
     if inspection.snapped is not None:

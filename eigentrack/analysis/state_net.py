@@ -16,7 +16,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eigentrack.analysis.joint_state import stacked, state_vector
+from eigentrack.analysis.joint_state import state_vector
 from eigentrack.analysis.subject import Subject
 from eigentrack.models.sequence_model import ModelState
 
@@ -105,7 +105,7 @@ class _Net:
         """Tries every letter on every state until nothing new comes up; False if there are more than the limit."""
         alphabet, done = range(len(self.subject.machine.letters)), 0
         while self._fresh and self.count <= self.limit:
-            states, self._fresh = stacked(self._fresh), []
+            states, self._fresh = ModelState.stack(self._fresh), []
             first, done = done, self.count
             for rows in torch.arange(done - first).split(max(1, AT_ONCE // len(alphabet))):
                 before = [first + row for row in rows.tolist() for _ in alphabet]

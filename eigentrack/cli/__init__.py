@@ -19,6 +19,8 @@ from eigentrack.cli.console import err, out
 from eigentrack.cli.demo import demo
 from eigentrack.cli.evaluate import evaluate
 from eigentrack.cli.explain import explain
+from eigentrack.cli.explore import explore
+from eigentrack.cli.inspect import inspect
 from eigentrack.cli.lm import lm_app
 from eigentrack.cli.reproduce import reproduce
 from eigentrack.cli.train import train
@@ -39,6 +41,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compile": compile_command,
     "verify": verify_command,
     "run": run_command,
+    "inspect": inspect,
+    "explore": explore,
     "tasks": tasks,
     "layers": layers,
 }

@@ -26,7 +26,7 @@ from eigentrack.cli.console import AsJson, err, out
 from eigentrack.cli.drawing import check_drawing, draw_automaton
 
 if TYPE_CHECKING:
-    from eigentrack.compiler import Certificate
+    from eigentrack.compiler import Certificate, Robustness
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a compiled network.")]
 StateLimit = Annotated[int, typer.Option(help="Give up the proof beyond so many joint states.")]
@@ -41,7 +41,8 @@ def compile_command(
     group: GroupName = None,
     letters: Letters = "all",
     architecture: Annotated[
-        str | None, typer.Option(help="deltanet, deltaproduct, gated, diagonal, dense or rotation; else the smallest is taken.")
+        str | None,
+        typer.Option(help="deltanet, deltaproduct, gated, diagonal, dense, rotation or slstm; else the smallest is taken."),
     ] = None,
     construction: Annotated[
         str | None, typer.Option(help="One of those that `eigentrack explain` names, such as permutation or cascade-gated.")
@@ -80,11 +81,14 @@ def compile_command(
     save_compiled(compiled, folder)
     certificate = compiled.certificate
     if as_json:
+        robustness = None if compiled.robustness is None else compiled.robustness.to_json()
         found = {**compiled.summary, "states": dfa.states, "folder": str(folder), "certificate": certificate.to_json()}
+        found["robustness"] = robustness
         out.print_json(json.dumps(found))
     else:
         _print_summary(compiled.summary)
         _print_certificate(certificate)
+        _print_robustness(compiled.robustness)
         out.print(f"network and certificate: {folder}", markup=False, highlight=False)
     if not certificate.holds:
         raise typer.Exit(1)
@@ -95,18 +99,22 @@ def verify_command(folder: Folder, state_limit: StateLimit = 200_000, as_json: A
 
     Example: eigentrack verify net
     """
-    from eigentrack.compiler import verify
+    from eigentrack.compiler import load_compiled, verify
 
     check_limit("--state-limit", state_limit)
     with err.status("proving ..."):
         found, differences = verify(folder, state_limit)
+        robustness = load_compiled(folder).robustness
     holds = found.holds and not differences
     if as_json:
-        out.print_json(json.dumps({"holds": holds, "differences": differences, "certificate": found.to_json()}))
+        result = {"holds": holds, "differences": differences, "certificate": found.to_json()}
+        out.print_json(json.dumps({**result, "robustness": None if robustness is None else robustness.to_json()}))
     else:
         for difference in differences:
             out.print(f"[red]differs[/red]: {escape(difference)}", highlight=False, soft_wrap=True)
         _print_certificate(found)
+        if holds:
+            _print_robustness(robustness)
         out.print("verified" if holds else "[red]not verified[/red]", highlight=False)
     if not holds:
         raise typer.Exit(1)
@@ -144,6 +152,19 @@ def _print_summary(summary: dict[str, Any]) -> None:
     )
     out.print(f"why: {summary['why']}", markup=False, highlight=False)
     out.print(f"switched off: {'; '.join(summary['switched_off'])}", markup=False, highlight=False)
+
+
+def _print_robustness(robustness: Robustness | None) -> None:
+    if robustness is None:
+        return
+    if robustness.epsilon:
+        out.print(
+            f"[green]robust[/green]: an error of {robustness.epsilon:g} in every number of the state, after every letter, is "
+            f"borne at every length ({robustness.boxes} boxes)",
+            highlight=False,
+        )
+    else:
+        out.print(f"no error is proved to be borne: {robustness.obstacle}", markup=False, highlight=False)
 
 
 def _print_certificate(certificate: Certificate) -> None:

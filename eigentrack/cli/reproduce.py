@@ -22,15 +22,21 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="figure1, 2, 3, 5 or 6, table3, deltaproduct, ablation or stability.")],
+    name: Annotated[str, typer.Argument(help="figure1 to 8, table3, table4, deltaproduct, ablation, stability or mat.")],
     budget: Annotated[
         str, typer.Option(help="smoke (CPU, a minute: proves the path), short (a GPU, minutes) or paper.")
     ] = "smoke",
     folder: Annotated[Path | None, typer.Option("--out", help="Cells and reports; runs/reproduce/BUDGET if not given.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Cells at a time on a device; one a core, or 4 a GPU, if not given.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Cells at a time on a device; one a core, or 4 a GPU (1 language model), if not given.")
+    ] = None,
     launcher: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
     device: Device = "cpu",
     seeds: Annotated[str | None, typer.Option(help="Such as 0,1,2, in place of the budget's.")] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="LABEL=PATH, for language models: train=PATH to train on, any other label to test on; repeat it."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a table or a figure of the paper: numbers, a plot, and a page with our values beside the paper's.
@@ -42,21 +48,24 @@ def reproduce(
     from eigentrack.experiments.ray_launcher import run_on_ray
     from eigentrack.experiments.reproduce import launching, named_experiment
     from eigentrack.experiments.reproduce import reproduce as run_experiment
-    from eigentrack.experiments.sweep import cores, run_locally
+    from eigentrack.experiments.sweep import run_locally
 
     experiment = named_experiment(name)
     launchers = {"local": run_locally, "ray": run_on_ray}
     if launcher not in launchers:
         raise ValueError(f"--launcher {launcher} is not known; there are {', '.join(launchers)}")
+    trains_language_models = experiment.prepare is not None
+    if trains_language_models and launcher == "ray":
+        raise ValueError(f"--launcher ray shares no disk, and the cells of {name} share a corpus: leave it out")
     if jobs is not None and jobs < 1:
         raise ValueError(f"--jobs {jobs} must be at least 1")
     check_device(device)
-    chosen_seeds = _seeds(seeds)
+    chosen_seeds, texts = _seeds(seeds), _texts(data or [])
     folder = Path("runs/reproduce") / budget if folder is None else folder
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file: name a folder")
     folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    launch = partial(launchers[launcher], jobs=jobs or (4 if device.startswith("cuda") else cores()), device=device)
+    launch = partial(launchers[launcher], jobs=jobs or _jobs(device, trains_language_models), device=device)
 
     columns = TextColumn("{task.fields[cells]}"), BarColumn(), TimeRemainingColumn()
     with Progress(*columns, console=err, disable=as_json) as progress:
@@ -69,7 +78,8 @@ def reproduce(
         def say(text: str) -> None:
             progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-        report, files = run_experiment(experiment, budget, folder, launching(launch, report=show, say=say), chosen_seeds)
+        sweep = launching(launch, report=show, say=say)
+        report, files = run_experiment(experiment, budget, folder, sweep, chosen_seeds, data=texts, say=say)
     if as_json:
         out.print_json(json.dumps(report.to_json()))
     else:
@@ -80,11 +90,27 @@ def reproduce(
         raise typer.Exit(1)
 
 
+def _jobs(device: str, trains_language_models: bool) -> int:
+    from eigentrack.experiments.sweep import cores
+
+    if not device.startswith("cuda"):
+        return cores()
+    return 1 if trains_language_models else 4
+
+
 def _seeds(text: str | None) -> list[int]:
     parts = (text or "").replace(",", " ").split()
     if text is not None and not (parts and all(part.isdigit() for part in parts)):
         raise ValueError(f"--seeds {text!r} must be whole numbers, such as 0,1,2")
     return [int(part) for part in parts]
+
+
+def _texts(given: list[str]) -> dict[str, str]:
+    texts = dict(entry.partition("=")[::2] for entry in given)
+    for label, path in texts.items():
+        if not label or not path or not Path(path).exists():
+            raise ValueError(f"--data {label}={path} must be LABEL=PATH of a file or folder, such as train=books/")
+    return texts
 
 
 def _print(report: Report, files: list[Path]) -> None:

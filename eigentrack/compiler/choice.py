@@ -18,7 +18,9 @@ from eigentrack.compiler.constructions import cascade_plan, dense_plan, diagonal
 from eigentrack.compiler.cyclic import rotation_plan, two_layer_plan
 from eigentrack.compiler.network import model_config
 from eigentrack.compiler.plan import Plan
+from eigentrack.compiler.robust_cascade import flip_flop_plan
 from eigentrack.compiler.spreading import spread
+from eigentrack.compiler.threshold_units import threshold_plan
 from eigentrack.models import SequenceModel
 
 Draw = Callable[[DFA, int], Plan]  # the automaton and the most image sets that its cascade may have
@@ -39,7 +41,7 @@ def _one_factor(draw: Draw) -> Draw:
 
 
 _DIRECT, _GATED = (_without_cascade(partial(permutation_plan, gated=gated)) for gated in (False, True))
-_DENSE, _ROTATION, _TWO_LAYERS = map(_without_cascade, (dense_plan, rotation_plan, two_layer_plan))
+_DENSE, _ROTATION, _TWO_LAYERS, _UNITS = map(_without_cascade, (dense_plan, rotation_plan, two_layer_plan, threshold_plan))
 
 
 def _cascade(dfa: DFA, image_limit: int) -> Plan:
@@ -64,6 +66,10 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Draw]]] = {
     ),
     "dense": ("full matrices", {"dense": _DENSE}),
     "rotation": ("two reflections of the plane a token, for counting modulo m; inexact", {"rotation": _ROTATION}),
+    "slstm": (
+        "not linear: flip-flops for star-free languages, or threshold units; bears an error ε in every step, by proof",
+        {"flip-flop-cascade": flip_flop_plan, "threshold-units": _UNITS},
+    ),
 }
 _AUTOMATIC = ("deltaproduct", "gated", "diagonal", "dense")  # one factor is a deltaproduct, too
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from eigentrack.automata import DFA
 from eigentrack.compiler.alphabet import Alphabet
-from eigentrack.layers import MixerState
 from eigentrack.models.sequence_model import ModelState
 
 Step = Callable[[Tensor, ModelState | None], tuple[Tensor, ModelState]]  # a token for each row → logits, next state
@@ -68,7 +67,7 @@ def explore(step: Step, dfa: DFA, alphabet: Alphabet, limit: int) -> Closure:
                 pieces.append(after.select(torch.tensor(new)))
         frontier = fresh
         if pieces:
-            states = stacked(pieces)
+            states = ModelState.stack(pieces)
             small = small and _small(states)
     return Closure(len(labels), None, margin, small)
 
@@ -103,15 +102,6 @@ def _keys(states: ModelState) -> list[bytes]:
 
 def _small(states: ModelState) -> bool:
     return all(bool(((part == 0) | (part.abs() == 1)).all()) for layer in states.layers for part in layer.memory)
-
-
-def stacked(states: list[ModelState]) -> ModelState:
-    layers = []
-    for parts in zip(*(state.layers for state in states), strict=True):
-        memory = tuple(torch.cat(tensors) for tensors in zip(*(part.memory for part in parts), strict=True))
-        windows = [part.window for part in parts if part.window is not None]
-        layers.append(MixerState(memory, torch.cat(windows) if windows else None))
-    return ModelState(tuple(layers))
 
 
 def _spell(came_from: list[tuple[int, int]], number: int, letter: int, dfa: DFA) -> tuple[str, ...]:

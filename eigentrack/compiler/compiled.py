@@ -2,6 +2,7 @@
 
 automaton.json   the complete minimal DFA            model/             config.json and model.safetensors
 plan.json        construction, sizes, reasons        certificate.json   what was proved, with hashes of weights and automaton
+robustness.json  for sLSTM: the error ε that every step may make
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from eigentrack.compiler.choice import Choice, parameters
 from eigentrack.compiler.closure import TooManyJointStates
 from eigentrack.compiler.network import build_network
 from eigentrack.compiler.plan import Plan
+from eigentrack.compiler.robustness import Robustness, certify_robust, confirm_robust
 from eigentrack.models import SequenceModel, load_model, save_model
 from eigentrack.models.storage import write_json
 
 AUTOMATON, PLAN, CERTIFICATE, MODEL = "automaton.json", "plan.json", "certificate.json", "model"
+ROBUSTNESS = "robustness.json"
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
 MOST_TOKENS = 1000  # a letter; a factor each
 SWITCHED_OFF = ("norms of the model", "norm, activation and scale of queries, keys, values and outputs")
@@ -37,6 +40,7 @@ class Compiled:
     alphabet: Alphabet
     summary: dict[str, Any]  # plan.json
     certificate: Certificate
+    robustness: Robustness | None = None  # where its layers are made to bear noise
 
     def run(self, word: Sequence[str]) -> list[int]:
         """The state that the network tells before the first letter and after each."""
@@ -86,16 +90,20 @@ def _proved(plan: Plan, why: str, dtype: torch.dtype, state_limit: int) -> Compi
         "tokens_per_letter": plan.tokens_per_letter,
         "tokens": {"letters": list(plan.dfa.letters), "begin": alphabet.begin, "filler": alphabet.filler},
     }
-    return Compiled(model, plan.dfa, alphabet, summary, replace(certificate, plan_sha256=json_hash(summary)))
+    robustness = certify_robust(model, plan.dfa, alphabet) if plan.architecture == "slstm" else None
+    return Compiled(model, plan.dfa, alphabet, summary, replace(certificate, plan_sha256=json_hash(summary)), robustness)
 
 
 def save_compiled(compiled: Compiled, folder: Path) -> None:
     """The certificate comes last: a folder that has one is complete."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / CERTIFICATE).unlink(missing_ok=True)
+    for stale in (CERTIFICATE, ROBUSTNESS):
+        (folder / stale).unlink(missing_ok=True)
     save_model(compiled.model, folder / MODEL)
     write_json(folder / AUTOMATON, compiled.dfa.to_json())
     write_json(folder / PLAN, compiled.summary)
+    if compiled.robustness is not None:
+        write_json(folder / ROBUSTNESS, compiled.robustness.to_json())
     write_json(folder / CERTIFICATE, compiled.certificate.to_json())
 
 
@@ -110,7 +118,8 @@ def load_compiled(folder: Path) -> Compiled:
     model = load_model(folder / MODEL).eval()
     if len({weight.dtype for weight in model.parameters()}) > 1:
         raise ValueError(f"{folder / MODEL} mixes float types: the compiler writes one")
-    return Compiled(model, dfa, Alphabet(len(dfa.letters), tokens_per_letter), summary, certificate)
+    robustness = Robustness.from_json(_read(folder / ROBUSTNESS)) if (folder / ROBUSTNESS).exists() else None
+    return Compiled(model, dfa, Alphabet(len(dfa.letters), tokens_per_letter), summary, certificate, robustness)
 
 
 def verify(folder: Path, state_limit: int = STATE_LIMIT) -> tuple[Certificate, list[str]]:
@@ -122,7 +131,17 @@ def verify(folder: Path, state_limit: int = STATE_LIMIT) -> tuple[Certificate, l
     claimed, proved = compiled.certificate.to_json(), found.to_json()
     return found, [
         f"{name} is {proved[name]}, the certificate says {claimed[name]}" for name in proved if proved[name] != claimed[name]
-    ]
+    ] + _robustness_differences(compiled)
+
+
+def _robustness_differences(compiled: Compiled) -> list[str]:
+    claimed = compiled.robustness
+    if claimed is None or claimed.epsilon == 0:  # nothing is claimed
+        return []
+    found = confirm_robust(compiled.model, compiled.dfa, compiled.alphabet, claimed.epsilon)
+    return (
+        [f"an error of {claimed.epsilon:g} in every step is not proved to be borne: {found.obstacle}"] if found.obstacle else []
+    )
 
 
 def _read(path: Path) -> Any:

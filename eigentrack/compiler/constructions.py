@@ -20,6 +20,7 @@ from eigentrack.compiler.plan import (
     Block,
     Channel,
     Delay,
+    FlipFlops,
     Gates,
     Matrices,
     Plan,
@@ -31,7 +32,7 @@ from eigentrack.compiler.tracking import Tracked, track, track_with_sink
 from eigentrack.expressivity.construction import LARGEST_DENSE, MOST_TUPLES
 
 Value = TypeVar("Value")
-Layer = Callable[[tuple[Channel, ...], Tracked], Products | Gates]
+Layer = Callable[[tuple[Channel, ...], Tracked], Products | Gates | FlipFlops]
 
 
 def permutation_plan(dfa: DFA, gated: bool) -> Plan:
@@ -51,12 +52,12 @@ def diagonal_plan(dfa: DFA, image_limit: int = DEFAULT_LIMIT) -> Plan:
         if all(len(head.start) == 1 for head in tracked.heads):
             return _one_layer("diagonal-cascade", Gates(wiring.letters, tracked.heads), tracked, wiring)
     levels = two_point_cascade(cascade(dfa, image_limit))
-    return _cascade(dfa, "diagonal-cascade", levels, lambda inputs, tracked: Gates(inputs, tracked.heads), gated=False)
+    return plan_cascade(dfa, "diagonal-cascade", levels, lambda inputs, tracked: Gates(inputs, tracked.heads), gated=False)
 
 
 def cascade_plan(dfa: DFA, gated: bool, image_limit: int = DEFAULT_LIMIT) -> Plan:
     name, levels = "cascade-gated" if gated else "cascade-products", cascade(dfa, image_limit)
-    return _cascade(dfa, name, levels, lambda inputs, tracked: Products(inputs, tracked.heads, gated), gated)
+    return plan_cascade(dfa, name, levels, lambda inputs, tracked: Products(inputs, tracked.heads, gated), gated)
 
 
 def dense_plan(dfa: DFA) -> Plan:
@@ -80,7 +81,7 @@ def _one_layer(name: str, layer: Products | Gates, tracked: Tracked, wiring: Wir
     return wiring.plan(name, [Block(layer)], readout)
 
 
-def _cascade(dfa: DFA, name: str, levels: Cascade, layer: Layer, gated: bool) -> Plan:
+def plan_cascade(dfa: DFA, name: str, levels: Cascade, layer: Layer, gated: bool) -> Plan:
     reachable = levels.reachable()
     if not levels.levels:
         raise ValueError("an automaton of one state has no cascade")

@@ -12,18 +12,34 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from eigentrack.compiler.plan import ALWAYS, Delay, Gates, Head, Matrices, Plan, Products, Row, letter_channel
-from eigentrack.layers import GLA, Convolution, DeltaNet, Dense
+from eigentrack.compiler.plan import (
+    ALWAYS,
+    Delay,
+    FlipFlops,
+    Gates,
+    Head,
+    Matrices,
+    Mixer,
+    Plan,
+    Products,
+    Row,
+    ThresholdUnits,
+    letter_channel,
+)
+from eigentrack.layers import GLA, SLSTM, Convolution, DeltaNet, Dense
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.models.sequence_model import GatedMLP
 from eigentrack.spectrum import EigenRange
 
 SETTLED = 1024.0
+KEEP, SET = 32.0, 256.0  # of a flip-flop: tanh(32) = 1 in every float type, and a weak signal still overrules it
+THRESHOLD = 64.0  # of a threshold unit: tanh(64 / 2) = 1
 NARROW, WIDE = EigenRange(0, 1), EigenRange(-1, 1)
 
 
 def build_network(plan: Plan, dtype: torch.dtype = torch.float32) -> SequenceModel:
     model = SequenceModel(model_config(plan)).to(dtype)
+    threshold = 0.5 if plan.architecture == "slstm" else 1.0  # bits that may be noisy, or exactly 0 and 1
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
@@ -31,7 +47,7 @@ def build_network(plan: Plan, dtype: torch.dtype = torch.float32) -> SequenceMod
         for block, planned in zip(model.blocks, plan.blocks, strict=True):
             _SETTERS[type(planned.mixer)](block.mixer, planned.mixer)
             if isinstance(block.mlp, GatedMLP):
-                _set_table(block.mlp, planned.table)
+                _set_table(block.mlp, planned.table, threshold)
         for state in range(model.config.vocab_size):
             row = plan.readout[state] if state < len(plan.readout) else ((ALWAYS, -SETTLED),)  # no state: never the answer
             for channel, weight in row:
@@ -40,7 +56,7 @@ def build_network(plan: Plan, dtype: torch.dtype = torch.float32) -> SequenceMod
 
 
 def model_config(plan: Plan) -> ModelConfig:
-    described = [_describe(block.mixer) for block in plan.blocks]
+    described = [_describe(block.mixer, plan.channels) for block in plan.blocks]
     return ModelConfig(
         vocab_size=max(plan.alphabet.size, plan.dfa.states),
         d_model=plan.channels,
@@ -52,8 +68,12 @@ def model_config(plan: Plan) -> ModelConfig:
     )
 
 
-def _describe(mixer: Products | Gates | Matrices | Delay) -> tuple[str, dict[str, Any]]:
+def _describe(mixer: Mixer, channels: int) -> tuple[str, dict[str, Any]]:
     """The layer's name and options."""
+    if isinstance(mixer, FlipFlops):
+        return "slstm", {"heads": channels}
+    if isinstance(mixer, ThresholdUnits):
+        return "slstm", {"heads": 1}
     if isinstance(mixer, Delay):
         return "convolution", {"channels": len(mixer.lines), "width": 1 + max(lag for _, _, lag in mixer.lines)}
     if isinstance(mixer, Matrices):
@@ -121,6 +141,51 @@ def _set_gates(layer: GLA, plan: Gates) -> None:
     _set_reading(layer, plan.heads)
 
 
+def _set_flip_flops(layer: SLSTM, plan: FlipFlops) -> None:
+    """A cell for each column; cell 0 and the unused ones are always 1."""
+    z, bias = _open_cells(layer)
+    cell = ALWAYS + 1
+    for head in plan.heads:
+        for column, channel in enumerate(head.outputs):
+            start = SET * (2 * head.start[0][column] - 1)
+            bias[cell], z[cell, ALWAYS] = 0, start
+            layer.gates.recurrent[cell, 0] = KEEP
+            for letter in plan.letters:
+                z[cell, letter] -= start
+            for signal, move in zip(plan.inputs, head.moves, strict=True):
+                for factor in move.factors:
+                    z[cell, signal] += SET * (2 * factor.value[column] - 1)
+            layer.out_proj.weight[channel, cell], layer.out_proj.weight[channel, ALWAYS] = 0.5, 0.5
+            cell += 1
+
+
+def _set_threshold_units(layer: SLSTM, plan: ThresholdUnits) -> None:
+    """A cell for each unit; cell 0 and the unused ones are always 1."""
+    z, bias = _open_cells(layer)
+    leading = {goal: [n for n, unit in enumerate(plan.units, 1) if unit.goal == goal] for goal in range(len(plan.outputs))}
+    most, recurrent = max(map(len, leading.values())), layer.gates.recurrent[0, 0]
+    for cell, unit in enumerate(plan.units, start=1):
+        if unit.state is None:
+            bias[cell] = THRESHOLD / 2
+            z[cell, list(plan.letters)] = -THRESHOLD
+        else:
+            bias[cell] = THRESHOLD * (len(leading[unit.state]) / 2 - 1 / 2 - most)
+            z[cell, unit.letter] = THRESHOLD * most
+            recurrent[cell, leading[unit.state]] = THRESHOLD / 2
+        layer.out_proj.weight[plan.outputs[unit.goal], cell] = 0.5
+        layer.out_proj.weight[plan.outputs[unit.goal], ALWAYS] += 0.5
+
+
+def _open_cells(layer: SLSTM) -> tuple[Tensor, Tensor]:
+    """Forget gates are 0, input and output gates 1: h = tanh z. Weights [cells, d] and biases [cells] of z, all cells on."""
+    weight, bias = layer.gates.input_proj.weight, layer.gates.input_proj.bias
+    weights, biases = weight.view(layer.heads, 4, layer.width, -1), bias.view(layer.heads, 4, layer.width)
+    biases[:, 0], biases[:, 2], biases[:, 3] = SETTLED, -SETTLED, SETTLED
+    layer.norm.weight.fill_(1)
+    one_gate = (0, 0) if layer.heads == 1 else (slice(None), 0, 0)  # one head of many cells, or many heads of one
+    return weights[one_gate], biases[one_gate]
+
+
 def _set_reading(layer: DeltaNet | GLA, heads: tuple[Head, ...]) -> None:
     """Start, constant query, and where each column goes."""
     assert layer.initial_memory is not None
@@ -154,13 +219,13 @@ def _set_delay(layer: Convolution, plan: Delay) -> None:
         layer.out_proj.weight[target, line] = 1
 
 
-def _set_table(mlp: GatedMLP, rows: tuple[Row, ...]) -> None:
-    """Unit r is SETTLED times silu's 1 if all bits of row r are right, and else silu of 0 or less: nothing."""
+def _set_table(mlp: GatedMLP, rows: tuple[Row, ...], threshold: float) -> None:
+    """Unit r is silu(threshold SETTLED) if all bits of row r are right, and else silu of 0 or less: nothing."""
     for r, row in enumerate(rows):
-        mlp.gate_proj.weight[r, ALWAYS] = SETTLED * (1 - sum(bit for _, bit in row.when))
+        mlp.gate_proj.weight[r, ALWAYS] = SETTLED * (threshold - sum(bit for _, bit in row.when))
         for channel, bit in row.when:
             mlp.gate_proj.weight[r, channel] += SETTLED * (2 * bit - 1)
-        mlp.up_proj.weight[r, row.source] = 1 / SETTLED
+        mlp.up_proj.weight[r, row.source] = 1 / (threshold * SETTLED)
         mlp.down_proj.weight[row.then, r] = row.weight
 
 
@@ -174,4 +239,11 @@ def _gate_logits(eigenvalues: EigenRange) -> dict[float, float]:
     return {-1: -SETTLED, 0: 0.0, 1: SETTLED} if eigenvalues == WIDE else {0: -SETTLED, 1: SETTLED}
 
 
-_SETTERS: dict[type, Any] = {Products: _set_products, Gates: _set_gates, Matrices: _set_matrices, Delay: _set_delay}
+_SETTERS: dict[type, Any] = {
+    Products: _set_products,
+    Gates: _set_gates,
+    FlipFlops: _set_flip_flops,
+    ThresholdUnits: _set_threshold_units,
+    Matrices: _set_matrices,
+    Delay: _set_delay,
+}

@@ -72,6 +72,36 @@ class Gates:
 
 
 @dataclass(frozen=True)
+class FlipFlops:
+    """An sLSTM layer: heads with one point that is only overwritten by 0 or 1 or kept, a flip-flop for each column.
+
+    Before the first letter, when none of the channels `letters` is 1, every head goes to its start.
+    """
+
+    letters: tuple[Channel, ...]
+    inputs: tuple[Channel, ...]
+    heads: tuple[Head, ...]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """On after `letter` was read in `state`, which led to `goal`; without them, before the first letter."""
+
+    state: int | None
+    letter: Channel | None
+    goal: int
+
+
+@dataclass(frozen=True)
+class ThresholdUnits:
+    """An sLSTM layer with one unit that is on at a time; output s is 1 if that unit led to state s."""
+
+    letters: tuple[Channel, ...]
+    units: tuple[Unit, ...]
+    outputs: tuple[Channel, ...]
+
+
+@dataclass(frozen=True)
 class Matrices:
     """A dense layer: maps[i][state] is where input i takes the state; output s is 1 in state s."""
 
@@ -88,6 +118,9 @@ class Delay:
     lines: tuple[tuple[Channel, Channel, int], ...]  # source, target, lag
 
 
+Mixer = Products | Gates | FlipFlops | ThresholdUnits | Matrices | Delay
+
+
 @dataclass(frozen=True)
 class Row:
     """If every channel in `when` has its bit, `weight` times `source` is added to `then`."""
@@ -100,7 +133,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Block:
-    mixer: Products | Gates | Matrices | Delay
+    mixer: Mixer
     table: tuple[Row, ...] = ()
 
 
@@ -128,8 +161,10 @@ class Plan:
 
     @property
     def architecture(self) -> str:
-        """diagonal, dense, deltanet (one factor, no gate), deltaproduct (several) or gated."""
+        """diagonal, dense, slstm, deltanet (one factor, no gate), deltaproduct (several) or gated."""
         mixers = [block.mixer for block in self.blocks]
+        if any(isinstance(mixer, (FlipFlops, ThresholdUnits)) for mixer in mixers):
+            return "slstm"
         if any(isinstance(mixer, Matrices) for mixer in mixers):
             return "dense"
         if any(isinstance(mixer, Gates) for mixer in mixers):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from eigentrack.compiler.chunk_bounds import InputRecord
-from eigentrack.compiler.closure import STEP_BATCH, stacked
+from eigentrack.compiler.closure import STEP_BATCH
 from eigentrack.compiler.exactness import ExactnessCheck
 from eigentrack.models import SequenceModel
 from eigentrack.models.sequence_model import ModelState
@@ -35,7 +35,7 @@ class WatchedSteps:
 
     def finish(self) -> None:
         if self._tokens:
-            self._watched(torch.cat(self._tokens), stacked(self._states))
+            self._watched(torch.cat(self._tokens), ModelState.stack(self._states))
         self._tokens, self._states = [], []
 
     def _watched(self, token: Tensor, state: ModelState | None) -> tuple[Tensor, ModelState]:

@@ -1,4 +1,7 @@
-"""Cell: one training run of an experiment and its test. A pure description; its result lies in a folder of its own."""
+"""Cell: one training run of an experiment and its test. A pure description; its result lies in a folder of its own.
+
+A run is that of a task, whose test is one of lengths, or that of a language model, with a test and a result of its own kind.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eigentrack.experiments.language_result import LanguageResult
+from eigentrack.experiments.language_test import LanguageTest
 from eigentrack.experiments.length_test import CurvePoint, LengthScores, LengthTest
 from eigentrack.experiments.training_record import TrainingRecord
+from eigentrack.lm.config import LanguageRunConfig
 from eigentrack.models.storage import write_json
 from eigentrack.training.run import RunConfig
 
@@ -24,8 +30,8 @@ class Cell:
     family: str
     panel: str
     series: str
-    run: RunConfig
-    test: LengthTest
+    run: RunConfig | LanguageRunConfig
+    test: LengthTest | LanguageTest
 
     @property
     def rate(self) -> float:
@@ -84,7 +90,7 @@ class CellResult:
         return cls(**{**values, **nested})
 
 
-def stored_result(cell: Cell, folder: Path) -> CellResult | None:
+def stored_result(cell: Cell, folder: Path) -> CellResult | LanguageResult | None:
     """The result in the cell's folder, if it is finished."""
     path = folder / RESULT_FILE
     if not path.exists():
@@ -92,10 +98,11 @@ def stored_result(cell: Cell, folder: Path) -> CellResult | None:
     stored = json.loads(path.read_text())
     if stored["cell"] != cell.to_json():
         raise ValueError(f"{folder} holds the result of another configuration: name another --out folder")
-    return CellResult.from_json(stored["result"])
+    kind = LanguageResult if isinstance(cell.run, LanguageRunConfig) else CellResult
+    return kind.from_json(stored["result"])
 
 
-def store_result(cell: Cell, result: CellResult, folder: Path) -> None:
+def store_result(cell: Cell, result: CellResult | LanguageResult, folder: Path) -> None:
     """Atomic: from now on the cell is finished."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / RESULT_FILE, {"cell": cell.to_json(), "result": result.to_json()})

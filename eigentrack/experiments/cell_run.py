@@ -9,24 +9,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eigentrack.experiments.cell import Cell, CellResult, store_result, stored_result
-from eigentrack.experiments.length_test import NO_SCORES, length_scores, run_length_test
+from eigentrack.experiments.language_cell_run import train_and_test_language_model
+from eigentrack.experiments.language_result import LanguageResult
+from eigentrack.experiments.length_test import NO_SCORES, LengthTest, length_scores, run_length_test
 from eigentrack.experiments.provenance import hardware
 from eigentrack.experiments.training_record import read_record, thin_metrics
 from eigentrack.models import SequenceModel, load_model
 from eigentrack.models.storage import write_json
 from eigentrack.training import Diverged, accuracy_between
-from eigentrack.training.run import CHECKPOINTS, MODEL, RunResult, run_training
+from eigentrack.training.run import CHECKPOINTS, MODEL, RunConfig, RunResult, run_training
 
 CLOCK_FILE = "seconds.json"
 
 
 def run_cell(
     cell: Cell, folder: Path, device: str, report: Callable[[int], None] = lambda step: None, say: Callable[[str], None] = print
-) -> CellResult:
+) -> CellResult | LanguageResult:
     """`report(steps done)` is called while it trains; `say` takes what a user should read."""
     result = stored_result(cell, folder)
     if result is None:
-        result = _train_and_test(cell, folder, device, report, say)
+        work = _train_and_test if isinstance(cell.run, RunConfig) else train_and_test_language_model
+        result = work(cell, folder, device, report, say)
         store_result(cell, result, folder)
     if (folder / CHECKPOINTS).exists():  # a finished cell keeps its model and a thin record, no more
         thin_metrics(folder)
@@ -43,10 +46,12 @@ def state_size(model: SequenceModel) -> int:
 def _train_and_test(
     cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]
 ) -> CellResult:
-    clock = _Clock(folder / CLOCK_FILE)
+    assert isinstance(cell.run, RunConfig)
+    assert isinstance(cell.test, LengthTest)
+    clock, run = _Clock(folder / CLOCK_FILE), cell.run
 
     def after_step(step: int, _: dict[str, float]) -> None:
-        if step % cell.run.checkpoint_every == 0:
+        if step % run.checkpoint_every == 0:
             clock.store()
         report(step)
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from eigentrack.experiments.cell import Cell, CellResult
+from eigentrack.experiments.language_models import LanguageSettings
 from eigentrack.experiments.length_test import LengthTest
 from eigentrack.experiments.seeds import Key
 from eigentrack.training import TrainingConfig
@@ -39,6 +41,13 @@ class Settings:
     checkpoint_every: int = 1000
     telemetry_every: int = 0  # never
 
+    def facts(self) -> dict[str, str]:
+        """For the report's page."""
+        return {
+            "budget": f"{self.training.steps:,} steps of batch {self.training.batch:,}, d = {self.d_model}",
+            "test": f"lengths {self.test.lengths[0]}–{self.test.lengths[1]}, {self.test.sequences:,} sequences",
+        }
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -63,7 +72,7 @@ class Series:
 @dataclass(frozen=True)
 class Score:
     title: str
-    of: Callable[[CellResult], float]
+    of: Callable[[Any], float]
     digits: int = 3  # after the point
 
     def show(self, value: float) -> str:
@@ -100,15 +109,18 @@ class Experiment:
     name: str
     title: str
     source: str  # which table or figure of which version
-    settings: dict[str, Settings]  # by budget
-    cells: Callable[[Settings, Sequence[int]], list[Cell]]
+    settings: Mapping[str, Settings | LanguageSettings]  # by budget
+    cells: Callable[[Any, Sequence[int]], list[Cell]]  # of settings of this kind, and seeds
     score: Score
-    plot: Callable[[Sequence[CellResult], str], None]
+    plot: Callable[[Sequence[Any], str], None]
     columns: tuple[Column, ...] = (HORIZON,)
     paper: dict[str, dict[Key, str]] = field(default_factory=dict)
     differences: tuple[str, ...] = ()  # from the paper, at every budget
     every_rate: bool = False
-    table: Callable[[Sequence[CellResult]], str] | None = None
+    table: Callable[[Sequence[Any]], str] | None = None
+    prepare: Callable[[Any, Path, Callable[[str], None]], None] | None = None  # makes in the folder what all cells need
+    # results, cells, their folder, settings, say → results in place of the first: what more is measured of the networks
+    study: Callable[[Sequence[Any], Sequence[Cell], Path, Any, Callable[[str], None]], Sequence[Any]] | None = None
 
 
 def grid(

@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from eigentrack.experiments.cell import Cell, CellResult, stored_result
+from eigentrack.experiments.cell import Cell, stored_result
 
 TRIES = 2
 
@@ -16,7 +17,7 @@ TRIES = 2
 class SweepOutcome:
     """Results in the order of the cells; `failures` has the reason by the cell's name."""
 
-    results: tuple[CellResult, ...]
+    results: tuple[Any, ...]  # of the cells' kind
     failures: dict[str, str]
     unfinished: int  # cells that an interruption has left over
 
@@ -59,7 +60,7 @@ class Ledger:
         self._steps[cell.name] = step
         self._tell()
 
-    def finished(self, cell: Cell, result: CellResult) -> None:
+    def finished(self, cell: Cell, result: Any) -> None:
         self.results[cell.name] = result
         self.advanced(cell, cell.steps)
 

@@ -39,7 +39,7 @@ def markdown(report: Report) -> str:
 
 
 def _facts(report: Report) -> list[str]:
-    where, results, training = report.provenance, report.outcome.results, report.settings.training
+    where, results = report.provenance, report.outcome.results
     machines = sorted({result.hardware for result in results}) or [where["hardware"]]
     total = sum(result.seconds for result in results)
     rates = ", ".join(f"{rate:g}" for rate in report.settings.rates)
@@ -52,11 +52,10 @@ def _facts(report: Report) -> list[str]:
         "date": where["date"],
         "hardware": "; ".join(machines),
         "versions": where["versions"],
-        "budget": f"{report.budget}: {training.steps:,} steps of batch {training.batch:,}, d = {report.settings.d_model}",
+        **(settings := report.settings.facts()),
+        "budget": f"{report.budget}: {settings['budget']}",
         "learning rates": rates + how,
         "seeds": ", ".join(map(str, report.seeds)),
-        "test": f"lengths {report.settings.test.lengths[0]}–{report.settings.test.lengths[1]}, "
-        f"{report.settings.test.sequences:,} sequences",
         "cells": f"{len(results)} of {report.cells} finished",
         "time": f"{report.wall_seconds:,.0f} s for this call; {total:,.0f} s summed over all cells",
     }

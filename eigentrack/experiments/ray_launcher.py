@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from eigentrack.experiments.cell import RESULT_FILE, Cell, CellResult, stored_result
+from eigentrack.experiments.cell import RESULT_FILE, Cell, stored_result
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.ledger import Ledger, in_a_line
 from eigentrack.experiments.sweep import Work
@@ -72,7 +72,7 @@ def _work_remotely(cell: Cell, corner: str, device: str, work: Work) -> tuple[di
     return files, said
 
 
-def _write(cell: Cell, files: dict[str, bytes], folder: Path) -> CellResult:
+def _write(cell: Cell, files: dict[str, bytes], folder: Path) -> Any:
     for name in sorted(files, key=lambda name: name == RESULT_FILE):  # the result last: with it the cell is finished
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

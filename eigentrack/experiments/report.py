@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.experiment import Experiment, Settings
+from eigentrack.experiments.language_models import LanguageSettings
 from eigentrack.experiments.ledger import SweepOutcome
 from eigentrack.experiments.seeds import Key, choose_rates, spread
 
@@ -16,7 +16,7 @@ from eigentrack.experiments.seeds import Key, choose_rates, spread
 class Report:
     experiment: Experiment
     budget: str
-    settings: Settings
+    settings: Settings | LanguageSettings
     seeds: tuple[int, ...]
     cells: int
     outcome: SweepOutcome
@@ -29,7 +29,7 @@ class Report:
         return choose_rates(self.outcome.results, self.seeds[:1] if self.settings.pilot else self.seeds)
 
     @cached_property
-    def shown(self) -> list[CellResult]:
+    def shown(self) -> list[Any]:
         if self.experiment.every_rate:
             return list(self.outcome.results)
         return [result for result in self.outcome.results if self.chosen.get(result.key) == result.rate]

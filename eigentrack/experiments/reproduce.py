@@ -8,17 +8,21 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.experiment import BUDGETS, Experiment
+from eigentrack.experiments.language_models import LanguageSettings
 from eigentrack.experiments.ledger import Ledger, SweepOutcome
 from eigentrack.experiments.page import write_report
 from eigentrack.experiments.provenance import provenance
 from eigentrack.experiments.report import Report
 from eigentrack.experiments.seeds import choose_rates
 
-NAMES = ("figure1", "figure2", "figure3", "figure5", "figure6", "table3", "deltaproduct", "ablation", "stability")
+SYNTHETIC = ("figure1", "figure2", "figure3", "figure5", "figure6", "table3", "deltaproduct", "ablation", "stability", "mat")
+LANGUAGE = ("figure4", "figure7", "figure8", "table4")
+NAMES = (*SYNTHETIC, *LANGUAGE)
 CELLS = "cells"  # the folder of all cells, which experiments in one folder share
 
 Sweep = Callable[[Sequence[Cell], Path], SweepOutcome]
@@ -31,18 +35,36 @@ def named_experiment(name: str) -> Experiment:
 
 
 def reproduce(
-    experiment: Experiment, budget: str, folder: Path, sweep: Sweep, seeds: Sequence[int] = ()
+    experiment: Experiment,
+    budget: str,
+    folder: Path,
+    sweep: Sweep,
+    seeds: Sequence[int] = (),
+    *,
+    data: dict[str, str] | None = None,
+    say: Callable[[str], None] = print,
 ) -> tuple[Report, list[Path]]:
-    """Finished cells in the folder are not run again, whichever experiment ran them; without seeds, those of the budget."""
+    """Finished cells in the folder are not run again, whichever experiment ran them; without seeds, those of the budget.
+
+    `data`: files or folders by label, in place of a language experiment's texts.
+    """
     if budget not in BUDGETS:
         raise ValueError(f"budget {budget!r} is not known; there are {', '.join(BUDGETS)}")
     settings, start = experiment.settings[budget], time.perf_counter()
+    if data:
+        if not isinstance(settings, LanguageSettings):
+            raise ValueError(f"{experiment.name} makes its own data: leave out --data")
+        settings = settings.with_data(data)
     seeds = tuple(dict.fromkeys(seeds)) or settings.seeds
     cells = experiment.cells(settings, seeds)
+    if experiment.prepare is not None:
+        experiment.prepare(settings, folder, say)
     if settings.pilot:
         cells, outcome = _with_pilot(cells, seeds, folder / CELLS, sweep)
     else:
         outcome = sweep(cells, folder / CELLS)
+    if experiment.study is not None:
+        outcome = replace(outcome, results=tuple(experiment.study(outcome.results, cells, folder / CELLS, settings, say)))
     seconds = time.perf_counter() - start
     report = Report(experiment, budget, settings, seeds, len(cells), outcome, seconds, provenance())
     return report, write_report(report, folder)

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from eigentrack.experiments.cell import Cell, CellResult
+from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.ledger import Ledger, in_a_line
 
-Work = Callable[[Cell, Path, str, Callable[[int], None], Callable[[str], None]], CellResult]
+Work = Callable[[Cell, Path, str, Callable[[int], None], Callable[[str], None]], Any]
 SECONDS_BETWEEN_REPORTS = 0.5
 
 
@@ -113,7 +114,7 @@ def _serve(connection: Connection, folder: Path, device: str, threads: int, work
         while True:
             cell: Cell = connection.recv()
             try:
-                answer: CellResult | _Failure = work(cell, folder / cell.name, device, report, connection.send)
+                answer = work(cell, folder / cell.name, device, report, connection.send)
             except BrokenPipeError:
                 raise
             except Exception as error:

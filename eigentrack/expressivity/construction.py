@@ -7,6 +7,8 @@ diagonal-cascade   levels of registers and signs only, if all groups are 2-group
 two-layer-cyclic   addition modulo m with one factor a token; exact where m divides 12
 rotation           addition modulo m as a rotation of the plane, two factors a token; rounded
 dense              any automaton: one layer of 0/1 matrices
+threshold-units    any automaton: one sLSTM layer, a unit for each state and letter; bears noise
+flip-flop-cascade  star-free: an sLSTM layer of flip-flops for each of s levels and a delay between them; bears noise
 
 `eigentrack compile --architecture ARCHITECTURE --construction NAME` builds it.
 """
@@ -29,9 +31,12 @@ from eigentrack.spectrum import EigenRange
 
 LARGEST_DENSE = 256  # states; a dense layer has their square in parameters for every letter
 MOST_TUPLES = 20_000  # joint states of a cascade that a table can tell apart
+MOST_UNITS = 512  # pairs of a state and a letter; an sLSTM layer has their square in parameters
 MOST_STATES = 1000  # of automata whose networks are measured before they are built: splitting S6, 720 states, takes 17 s
 
 _FORGET, _FLIP = EigenRange(0, 1), EigenRange(-1, 1)
+
+ROBUST = "slstm"  # the compiler's only architecture that bears noise
 
 # layer of an architecture → the compiler's architectures that are made of such layers
 _MADE_OF = {
@@ -41,6 +46,7 @@ _MADE_OF = {
     "deltanet": ("deltanet", "deltaproduct", "rotation"),
     "gated-deltanet": ("deltanet", "deltaproduct", "rotation", "gated"),
     "dense": ("dense",),
+    "slstm": (ROBUST,),
 }
 
 
@@ -57,7 +63,9 @@ class Construction:
 
     def fits(self, architecture: Architecture) -> bool:
         """Is the network of this architecture, in its model of arithmetic?"""
-        if self.architecture not in _MADE_OF.get(architecture.layer, ()) or architecture.precision == "robust":
+        if self.architecture not in _MADE_OF.get(architecture.layer, ()):
+            return False
+        if architecture.precision == "robust" and self.architecture != ROBUST:
             return False
         allowed = _FORGET if architecture.layer == "s4d-mamba" else architecture.eigenvalues
         return (
@@ -93,6 +101,8 @@ def constructions(dfa: DFA, image_limit: int) -> tuple[Construction, ...]:
     found = [*_permutation(dfa), *_cyclic(dfa)]
     if dfa.states <= LARGEST_DENSE:
         found.append(Construction("dense", "dense", layers=1))
+    if dfa.states * len(dfa.letters) <= MOST_UNITS:
+        found.append(Construction("threshold-units", ROBUST, layers=1))
     direct = _diagonal_layer(dfa)
     found += direct
     try:
@@ -102,6 +112,7 @@ def constructions(dfa: DFA, image_limit: int) -> tuple[Construction, ...]:
     if levels is not None and levels.levels and len(levels.outputs) <= MOST_TUPLES:
         found += _cascade(levels)
         found += [] if direct else _diagonal_cascade(levels)
+        found += _flip_flops(levels)
     return tuple(sorted(found, key=lambda c: (not c.exact, c.layers, c.householders)))
 
 
@@ -148,6 +159,12 @@ def _diagonal_cascade(levels: Cascade) -> list[Construction]:
     narrow = all(level.group_order == 1 for level in levels.levels)
     layers = 2 * len(two_point_cascade(levels).levels) - 1
     return [Construction("diagonal-cascade", "diagonal", layers, eigenvalues=_FORGET if narrow else _FLIP)]
+
+
+def _flip_flops(levels: Cascade) -> list[Construction]:
+    if any(level.group_order > 1 for level in levels.levels):
+        return []
+    return [Construction("flip-flop-cascade", ROBUST, 2 * len(levels.levels) - 1)]
 
 
 def _products(name: str, layers: int, actions: list[Action], gated: bool) -> Construction:

@@ -77,8 +77,9 @@ def robust(question: Question) -> Verdict:
             "a robust linear system contracts: a repeated word merges all states",
             question.why_not("definite"),
         )
-    if layer == "slstm" and language.star_free and question.any_depth:
-        return question.can(proved(f"{METRIC_AUTOMATA}, Theorem 5"), _ROBUST, "star-free: a cascade of robust flip-flops")
+    if layer in ("slstm", "lstm"):
+        beside = f"{METRIC_AUTOMATA}, Theorem 5, for star-free languages" if language.star_free and layer == "slstm" else ""
+        return question.can(derived("7", beside), _ROBUST, "one layer: threshold units pull every state back to ±1")
     return question.unknown("robust recognition of this language by this layer is an open question")
 
 

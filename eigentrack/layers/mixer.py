@@ -6,6 +6,7 @@ B batch  T time  S sequences (B, or len(cu_seqlens) - 1 when packed)  d model wi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,6 +34,13 @@ class MixerState:
         """The states of some of the sequences, in the order of `rows`: for beam search, or to fork a prefix."""
         memory = tuple(part.index_select(0, rows) for part in self.memory)
         return MixerState(memory, None if self.window is None else self.window.index_select(0, rows))
+
+    @staticmethod
+    def stack(states: Sequence[MixerState]) -> MixerState:
+        """The sequences of all of them."""
+        windows = [state.window for state in states if state.window is not None]
+        memory = tuple(torch.cat(parts) for parts in zip(*(state.memory for state in states), strict=True))
+        return MixerState(memory, torch.cat(windows) if windows else None)
 
     def detach(self) -> MixerState:
         """The same values, cut off from the gradient: for truncated backpropagation."""

@@ -26,10 +26,23 @@ def summed_cross_entropy(
     x: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int[Tensor, " N"], *, chunk: int | None = None
 ) -> Float[Tensor, ""]:
     """The sum over all tokens whose target is not IGNORED, in float32 or better; `chunk` tokens at a time."""
-    if chunk is None:
-        chunk = max(1, CHUNK_ENTRIES // weight.shape[0])
+    chunk = _tokens_at_a_time(weight) if chunk is None else chunk
     wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     return _SummedCrossEntropy.apply(x, weight, targets, chunk, wanted)
+
+
+@torch.no_grad()
+def each_cross_entropy(
+    x: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int[Tensor, " N"]
+) -> Float[Tensor, " N"]:
+    """Of every token by itself, 0 where its target is IGNORED; for measuring, without a gradient."""
+    chunk = _tokens_at_a_time(weight)
+    parts = (slice(start, start + chunk) for start in range(0, len(x), chunk))
+    return torch.cat([_losses_of_rows(F.linear(x[part], weight), targets[part], False) for part in parts])
+
+
+def _tokens_at_a_time(weight: Float[Tensor, "V d"]) -> int:
+    return max(1, CHUNK_ENTRIES // weight.shape[0])
 
 
 class _SummedCrossEntropy(torch.autograd.Function):

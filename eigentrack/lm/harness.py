@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,8 @@ def evaluate_with_harness(
 ) -> dict[str, dict[str, Any]]:
     """Task → metric → value, of a folder with model and tokenizer, ours or in Hugging Face's shape.
 
-    `task_folder` holds YAML tasks of one's own; `limit` takes the first so many documents of each task; `few_shot` examples are shown before each, as many as the task says
-    when left out.
+    `task_folder` holds YAML tasks of one's own; `limit` takes the first so many documents of each task; `few_shot` examples are
+    shown before each, as many as the task says when left out.
     """
     folder = Path(folder)
     if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")):
@@ -40,11 +41,12 @@ def evaluate_with_harness(
     lm_eval, all_tasks, hugging_face = (
         importlib.import_module(f"lm_eval{part}") for part in ("", ".tasks", ".models.huggingface")
     )
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it warns of what is meant here: a model that is already loaded
     manager = all_tasks.TaskManager(include_path=None if task_folder is None else str(task_folder))
     if unknown := sorted(set(tasks) - set(manager.all_tasks)):
         raise ValueError(f"task {unknown[0]!r} is not known to lm-eval; `lm-eval ls tasks` lists them")
     wrapped = EigentrackForCausalLM.around(load_model(folder, device)).eval()
-    model = hugging_face.HFLM(pretrained=wrapped, tokenizer=str(folder), batch_size=batch_size)
+    model = hugging_face.HFLM(pretrained=wrapped, backend="causal", tokenizer=str(folder), batch_size=batch_size)
     outcome = lm_eval.simple_evaluate(
         model=model, tasks=list(tasks), num_fewshot=few_shot, limit=limit, task_manager=manager, bootstrap_iters=0
     )

@@ -20,6 +20,7 @@ class DatasetDocuments:
     rows: str  # the dataset's own split, such as train
     rule: ShareSplit
     text_field: str = "text"
+    first: int | None = None  # rows to read; all of them if None
 
     @property
     def total_bytes(self) -> None:
@@ -27,7 +28,7 @@ class DatasetDocuments:
 
     def identity(self) -> dict[str, Any]:
         values = {"dataset": self.name, "subset": self.subset, "rows": self.rows}
-        return {**values, "rule": repr(self.rule), "text_field": self.text_field}
+        return {**values, "rule": repr(self.rule), "text_field": self.text_field, "first": self.first}
 
     def pieces(self, start: Place = Place()) -> Iterator[Piece]:
         read = 0
@@ -46,7 +47,8 @@ class DatasetDocuments:
         from datasets import load_dataset  # type: ignore[import-untyped]
 
         try:
-            yield from load_dataset(self.name, self.subset, split=self.rows, streaming=True).skip(skipped)
+            rows = load_dataset(self.name, self.subset, split=self.rows, streaming=True).skip(skipped)
+            yield from rows if self.first is None else rows.take(self.first - skipped)
         except Exception as error:  # the library raises its own kinds, and those of the network and the files below it
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ValueError(f"dataset {self.name!r}, split {self.rows!r} cannot be read: {reason}") from None

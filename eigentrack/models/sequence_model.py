@@ -5,8 +5,9 @@ B batch  T time  d model width
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from jaxtyping import Float, Int
@@ -28,6 +29,11 @@ class ModelState:
     def select(self, rows: Tensor) -> ModelState:
         """The states of some of the sequences, in the order of `rows`."""
         return ModelState(tuple(layer.select(rows) for layer in self.layers))
+
+    @staticmethod
+    def stack(states: Sequence[ModelState]) -> ModelState:
+        """The sequences of all of them."""
+        return ModelState(tuple(MixerState.stack(layer) for layer in zip(*(state.layers for state in states), strict=True)))
 
     def detach(self) -> ModelState:
         return ModelState(tuple(layer.detach() for layer in self.layers))
@@ -118,7 +124,6 @@ class SequenceModel(nn.Module):
         x, state = self._through_blocks(token, state, lambda block, x, layer_state: block.step(x, layer_state))
         return self.head(x), state
 
-    @torch.no_grad()
     def generate(
         self,
         tokens: Int[Tensor, "B T"],
@@ -131,16 +136,29 @@ class SequenceModel(nn.Module):
         """`length` new tokens after the prompt; temperature 0 takes the likeliest token."""
         if length < 1:
             raise ValueError(f"length={length} must be at least 1")
+        drawn = self.stream(tokens, temperature=temperature, top_k=top_k, generator=generator)
+        return torch.stack(list(islice(drawn, length)), dim=1)
+
+    @torch.no_grad()
+    def stream(
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Iterator[Int[Tensor, " B"]]:
+        """New tokens after the prompt, one for each sequence at a time, without end; each is computed when it is asked for."""
         if temperature < 0:
             raise ValueError(f"temperature={temperature} must be 0 (greedy) or above")
         if top_k is not None and not 1 <= top_k <= self.config.vocab_size:
             raise ValueError(f"top_k={top_k} must lie between 1 and vocab_size={self.config.vocab_size}")
-        logits, state = self(tokens)
-        drawn = [_draw(logits[:, -1], temperature, top_k, generator)]
-        while len(drawn) < length:
-            last, state = self.step(drawn[-1], state)
-            drawn.append(_draw(last, temperature, top_k, generator))
-        return torch.stack(drawn, dim=1)
+        x, state = self.hidden(tokens)
+        logits = self.head(x[:, -1])
+        while True:
+            drawn = _draw(logits, temperature, top_k, generator)
+            yield drawn
+            logits, state = self.step(drawn, state)
 
     def _through_blocks(
         self, tokens: Tensor, state: ModelState | None, apply: Callable[..., tuple[Tensor, MixerState]]

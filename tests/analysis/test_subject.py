@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from eigentrack.analysis import compiled_subject, trained_subject
-from eigentrack.analysis.joint_state import shifted, stacked, state_vector
+from eigentrack.analysis.joint_state import shifted, state_vector
 from eigentrack.automata import regex_dfa
 from eigentrack.compiler import choose_plan, compile_network
-from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.models import ModelConfig, ModelState, SequenceModel
 from eigentrack.tasks.tracking import parity, word_problem
 
 
@@ -64,7 +64,7 @@ def test_the_joint_state_is_one_vector() -> None:
     by = torch.randn_like(vector)
     torch.testing.assert_close(state_vector(shifted(state, by)), vector + by, rtol=1e-6, atol=1e-6)
     rows = [state.select(torch.tensor([row])) for row in (2, 0)]
-    torch.testing.assert_close(state_vector(stacked(rows)), vector[[2, 0]])
+    torch.testing.assert_close(state_vector(ModelState.stack(rows)), vector[[2, 0]])
 
 
 def test_a_model_of_another_task_is_named() -> None:

@@ -28,6 +28,8 @@ def architecture_of(plan: Plan) -> Architecture:
     depth = len(plan.blocks)
     if plan.architecture == "dense":
         return Architecture("dense", layers=depth)
+    if plan.architecture == "slstm":
+        return Architecture("slstm", layers=depth, precision="robust")
     if plan.architecture == "diagonal":
         return Architecture("diagonal", range_of(plan), layers=depth)
     layer = "gated-deltanet" if plan.architecture == "gated" else "deltanet"
@@ -112,10 +114,10 @@ def test_what_is_promised_for_large_groups_is_built(group: str, letters: str) ->
 @pytest.mark.parametrize(
     ("name", "names"),
     [
-        ("abab", {"permutation", "cascade-gated", "diagonal-cascade", "dense"}),
-        ("flip-flop", {"permutation", "diagonal-cascade", "dense"}),
-        ("t3", {"cascade-products", "cascade-gated", "dense"}),
-        ("resettable-mod3", {"permutation", "dense"}),
+        ("abab", {"permutation", "cascade-gated", "diagonal-cascade", "dense", "threshold-units"}),
+        ("flip-flop", {"permutation", "diagonal-cascade", "dense", "threshold-units"}),
+        ("t3", {"cascade-products", "cascade-gated", "dense", "threshold-units"}),
+        ("resettable-mod3", {"permutation", "dense", "threshold-units"}),
     ],
 )
 def test_every_construction_that_fits_is_named(name: str, names: set[str]) -> None:

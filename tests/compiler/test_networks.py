@@ -47,7 +47,7 @@ def test_named_languages(name: str, architecture: str | None) -> None:
     for dtype in DTYPES if architecture is None else ["bfloat16"]:
         network = compile_network(choice, DTYPES[dtype])
         assert network.certificate.holds
-        assert network.certificate.order_independent == choice.plans[0].exact
+        assert network.certificate.order_independent == (choice.plans[0].exact and architecture != "slstm")
         bound = network.certificate.length_bound
         word = random_word(random.Random(1), dfa, 300 if bound is None else min(300, bound))
         assert network.run(word) == states_after_each_letter(dfa, word)

@@ -125,7 +125,7 @@ def test_a_report_without_any_result_can_be_written(tmp_path: Path) -> None:
 
 
 def test_unknown_names_list_what_there_is(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="experiment 'figure4' is not known; there are figure1, figure2"):
-        named_experiment("figure4")
+    with pytest.raises(ValueError, match="experiment 'figure9' is not known; there are figure1, figure2"):
+        named_experiment("figure9")
     with pytest.raises(ValueError, match="budget 'huge' is not known; there are smoke, short, paper"):
         reproduce(EXPERIMENT, "huge", tmp_path, Sweeper())

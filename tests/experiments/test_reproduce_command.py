@@ -24,9 +24,12 @@ def test_it_explains_itself_with_an_example() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["figure4"], "experiment 'figure4' is not known; there are figure1, figure2, figure3, figure5, figure6, table3"),
+        (["figure9"], "experiment 'figure9' is not known; there are figure1, figure2, figure3, figure5, figure6, table3"),
         (["figure1", "--budget", "huge"], "budget 'huge' is not known; there are smoke, short, paper"),
         (["figure1", "--launcher", "slurm"], "--launcher slurm is not known; there are local, ray"),
+        (["figure4", "--launcher", "ray"], "--launcher ray shares no disk, and the cells of figure4 share a corpus"),
+        (["figure4", "--data", "books"], "--data books= must be LABEL=PATH of a file or folder"),
+        (["figure1", "--data", "train=README.md"], "figure1 makes its own data: leave out --data"),
         (["figure1", "--jobs", "0"], "--jobs 0 must be at least 1"),
         (["figure1", "--seeds", "a"], "--seeds 'a' must be whole numbers, such as 0,1,2"),
         (["figure1", "--device", "cuda:77"], "--device cuda:77 is not to be had here"),
@@ -43,10 +46,10 @@ def test_bad_input_is_named(tmp_path: Path, arguments: list[str], message: str) 
 
 
 def test_an_unknown_name_is_one_line_and_exit_code_two() -> None:
-    command = [sys.executable, "-W", "error", "-m", "eigentrack", "reproduce", "figure4"]
+    command = [sys.executable, "-W", "error", "-m", "eigentrack", "reproduce", "figure9"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=300)
     assert result.returncode == 2
-    assert result.stderr.startswith("error: experiment 'figure4' is not known; there are figure1, figure2")
+    assert result.stderr.startswith("error: experiment 'figure9' is not known; there are figure1, figure2")
     assert len(result.stderr.splitlines()) == 1
 
 

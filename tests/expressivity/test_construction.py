@@ -81,4 +81,4 @@ def test_large_automata_have_no_dense_network_and_huge_ones_none() -> None:
 
 def test_a_cascade_beyond_the_limit_is_left_out() -> None:
     assert {"cascade-gated", "dense"} < {found.name for found in constructions(language("t3"), 100)}
-    assert {found.name for found in constructions(language("t3"), 2)} == {"dense"}
+    assert {found.name for found in constructions(language("t3"), 2)} == {"dense", "threshold-units"}

@@ -114,9 +114,10 @@ def answer(name: str, architecture: Architecture) -> str:
         (Architecture("attention"), "tomita1 tomita7 a-then-b", "flip-flop parity d3 tomita2 ends-ab", ""),
         (Architecture("attention", precision="log"), "parity aaa t3 S4-all", "S5-all shell-game5", ""),
         (Architecture("slstm", layers=1), " ".join(NAMED), "", ""),
-        (Architecture("slstm", precision="robust"), "flip-flop d3", "", "parity t3"),
+        (Architecture("slstm", precision="robust"), " ".join(NAMED), "", ""),
         (Architecture("lstm", layers=1), " ".join(NAMED), "", ""),
-        (Architecture("lstm", precision="robust"), "", "", "parity"),
+        (Architecture("lstm", precision="robust"), "parity flip-flop", "", ""),
+        (Architecture("attention", precision="robust"), "", "", "parity flip-flop"),
         (Architecture("diagonal", EigenRange(-0.5, 1)), "flip-flop", "aaa parity", ""),
         (Architecture("diagonal", EigenRange(-0.5, 1), precision="ieee"), "flip-flop", "aaa", "parity"),
         (Architecture("diagonal", EigenRange(0, 0.5)), "ends-ab", "parity", "flip-flop"),
@@ -179,6 +180,8 @@ def test_names_are_different_and_readable() -> None:
         ("t3", replace(DELTA, layers=None), None),  # the construction of section 9 is not built
         ("d3", Architecture("mlstm", FORGET), None),
         ("ends-ab", Architecture("dense", precision="robust"), None),
+        ("parity", Architecture("slstm", precision="robust"), Construction("threshold-units", "slstm", 1)),
+        ("parity", Architecture("lstm", precision="robust"), None),
     ],
     ids=str,
 )

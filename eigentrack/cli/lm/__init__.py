@@ -7,6 +7,8 @@ from collections.abc import Callable
 import typer
 
 from eigentrack.cli.lm.convert import convert
+from eigentrack.cli.lm.evaluate import evaluate
+from eigentrack.cli.lm.generate import generate
 from eigentrack.cli.lm.prepare import prepare
 from eigentrack.cli.lm.train import train
 
@@ -14,6 +16,8 @@ lm_app = typer.Typer(name="lm", help="Language models, from a folder of text to 
 LM_COMMANDS: dict[str, Callable[..., None]] = {
     "prepare": prepare,
     "train": train,
+    "evaluate": evaluate,
+    "generate": generate,
     "convert": convert,
 }
 for name, command in LM_COMMANDS.items():

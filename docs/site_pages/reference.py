@@ -1,0 +1,102 @@
+"""Hook of mkdocs: the section Reference, a page for each package, from the docstrings of its public names.
+
+A name is public if the package's `__init__.py` re-exports it (`from … import Name as Name`). `eigentrack.lm` re-exports nothing,
+so that the core imports without its packages; there the modules of MODULES are shown, with what they define.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGES = (
+    "eigentrack",
+    "eigentrack.layers",
+    "eigentrack.recurrence",
+    "eigentrack.models",
+    "eigentrack.tasks",
+    "eigentrack.automata",
+    "eigentrack.expressivity",
+    "eigentrack.compiler",
+    "eigentrack.training",
+    "eigentrack.analysis",
+)
+MODULES = {"eigentrack.lm": ("prepare", "corpus", "config", "train", "hugging_face.config", "hugging_face.model", "harness")}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    config.nav.append({"Reference": [{package: page_of(package)} for package in (*PACKAGES, *MODULES)]})
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for package in PACKAGES:
+        files.append(File.generated(config, page_of(package), content=exports_page(package)))
+    for package, modules in MODULES.items():
+        files.append(File.generated(config, page_of(package), content=modules_page(package, modules)))
+    return files
+
+
+def page_of(package: str) -> str:
+    return f"reference/{package.rpartition('.')[2]}.md"
+
+
+def exports_page(package: str) -> str:
+    """The public names, grouped by the module that defines them; the module's docstring carries the equation."""
+    sections = [f"# {package}", first_paragraph(package)]
+    for module, names in exports(package).items():
+        sections += [f"## {module}", as_text(docstring(module)), *(f"::: {module}.{name}" for name in names)]
+    return "\n\n".join(sections)
+
+
+def modules_page(package: str, modules: tuple[str, ...]) -> str:
+    sections = [f"# {package}", first_paragraph(package)]
+    for module in (f"{package}.{name}" for name in modules):
+        options = "    options: {show_root_heading: false, show_root_toc_entry: false}"
+        sections += [f"## {module}", f"::: {module}\n{options}"]
+    return "\n\n".join(sections)
+
+
+def exports(package: str) -> dict[str, list[str]]:
+    """Module that defines them → names that the package re-exports."""
+    found: dict[str, list[str]] = {}
+    for node in ast.walk(syntax_tree(package)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if alias.asname == alias.name:
+                    found.setdefault(home(node.module, alias.name), []).append(alias.name)
+    return found
+
+
+def home(module: str, name: str) -> str:
+    """The module that defines the name: a package only hands it on."""
+    for inner, names in exports(module).items() if source(module).name == "__init__.py" else ():
+        if name in names:
+            return inner
+    return module
+
+
+def as_text(docstring: str) -> str:
+    """Docstrings are aligned by hand, with equations and letters: they are shown as they are written."""
+    return "\n".join(f"    {line}".rstrip() for line in docstring.splitlines())
+
+
+def first_paragraph(module: str) -> str:
+    return docstring(module).split("\n\n")[0]
+
+
+def docstring(module: str) -> str:
+    return ast.get_docstring(syntax_tree(module)) or ""
+
+
+def syntax_tree(module: str) -> ast.Module:
+    return ast.parse(source(module).read_text())
+
+
+def source(module: str) -> Path:
+    path = ROOT / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")

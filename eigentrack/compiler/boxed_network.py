@@ -1,0 +1,136 @@
+"""BoxedNetwork: one step of a SequenceModel on boxes of joint states, enclosed by intervals.
+
+A joint state is all that the step carries, as one vector: memories, then window, layer by layer. Enclosed are sLSTM, LSTM and
+convolution layers, gated MLPs and norms.
+
+N boxes  D numbers of a joint state  d model width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from eigentrack.compiler.box_steps import lstm_boxes, slstm_boxes
+from eigentrack.compiler.interval import Arithmetic, Array, Interval
+from eigentrack.layers import LSTM, SLSTM, Convolution, Mixer
+from eigentrack.models import SequenceModel
+from eigentrack.models.sequence_model import Block
+
+Parts = list[Interval]  # of a layer's state, each [N, …]
+
+
+class BoxedNetwork:
+    def __init__(self, model: SequenceModel, floats: Arithmetic | None = None) -> None:
+        """Without `floats`, the arithmetic of the weights' own type."""
+        for block in model.blocks:
+            if type(block.mixer) not in _MIXERS:
+                raise ValueError(f"there is no enclosure for a layer of {type(block.mixer).__name__}")
+        self.floats = float_arithmetic(model.embedding.weight.dtype) if floats is None else floats
+        self._model = model
+        self._known: dict[int, Array] = {}
+        states = [cast(Block, block).mixer.initial_state(1) for block in model.blocks]
+        self._begin = [[*state.memory, *([] if state.window is None else [state.window])] for state in states]
+
+    @property
+    def start(self) -> Interval:
+        """The joint state before the first token, [1, D]."""
+        return Interval.at(np.concatenate([numbers(part).reshape(1, -1) for parts in self._begin for part in parts], 1))
+
+    @torch.no_grad()
+    def step(self, tokens: NDArray[np.int_], boxes: Interval) -> tuple[Interval, Interval]:
+        """Logits [N, vocab] and joint states [N, D] after one token for each box."""
+        floats, model = self.floats, self._model
+        x, after = Interval.at(self.weight(model.embedding.weight)[tokens]), []
+        for module, before in zip(model.blocks, self._split(boxes), strict=True):
+            block = cast(Block, module)
+            mix = _MIXERS[type(block.mixer)]
+            if block.norm_after:
+                mixed, parts = mix(self, block.mixer, x, before)
+                mixed = self._norm(block.mixer_norm, mixed)
+            else:
+                mixed, parts = mix(self, block.mixer, self._norm(block.mixer_norm, x), before)
+            x = self._add_mlp(block, floats.plus(x, mixed))
+            after += [part.reshape(len(tokens), -1) for part in parts]
+        return floats.affine(self._norm(model.norm, x), self.weight(model.head.weight)), Interval.joined(after, axis=1)
+
+    def weight(self, parameter: Tensor) -> Array:
+        key = id(parameter)
+        if key not in self._known:
+            self._known[key] = numbers(parameter)
+        return self._known[key]
+
+    def linear(self, layer: nn.Linear, x: Interval) -> Interval:
+        bias = cast("Tensor | None", layer.bias)
+        return self.floats.affine(x, self.weight(layer.weight), None if bias is None else self.weight(bias))
+
+    def _split(self, boxes: Interval) -> list[Parts]:
+        layers, first = [], 0
+        for parts in self._begin:
+            layer = []
+            for part in parts:
+                layer.append(boxes[:, first : first + part.numel()].reshape(-1, *part.shape[1:]))
+                first += part.numel()
+            layers.append(layer)
+        return layers
+
+    def _norm(self, norm: nn.Module, x: Interval) -> Interval:
+        if isinstance(norm, nn.Identity):
+            return x
+        rms = cast(nn.RMSNorm, norm)
+        return self.floats.rms_norm(x, self.weight(rms.weight), cast(float, rms.eps))
+
+    def _add_mlp(self, block: Block, x: Interval) -> Interval:
+        if block.mlp is None or block.mlp_norm is None:
+            return x
+        mlp, floats = block.mlp, self.floats
+        inside = x if block.norm_after else self._norm(block.mlp_norm, x)
+        gated = floats.times(floats.silu(self.linear(mlp.gate_proj, inside)), self.linear(mlp.up_proj, inside))
+        out = self.linear(mlp.down_proj, gated)
+        return floats.plus(x, self._norm(block.mlp_norm, out) if block.norm_after else out)
+
+
+def float_arithmetic(dtype: torch.dtype) -> Arithmetic:
+    return Arithmetic(torch.finfo(dtype).eps / 2, torch.finfo(dtype).tiny)
+
+
+def numbers(tensor: Tensor) -> Array:
+    return tensor.detach().cpu().double().numpy()
+
+
+def _slstm(network: BoxedNetwork, layer: SLSTM, x: Interval, state: Parts) -> tuple[Interval, Parts]:
+    c, n, h, m = state
+    gates = network.linear(layer.gates.input_proj, x).reshape(-1, layer.heads, 4, layer.width)
+    after = slstm_boxes(gates, network.weight(layer.gates.recurrent), (c, n, h, m), network.floats)
+    normed = network.floats.rms_norm(after[2], network.weight(layer.norm.weight), cast(float, layer.norm.eps))
+    return network.linear(layer.out_proj, normed.reshape(-1, layer.d_model)), list(after)
+
+
+def _lstm(network: BoxedNetwork, layer: LSTM, x: Interval, state: Parts) -> tuple[Interval, Parts]:
+    c, h = state
+    gates = network.linear(layer.gates.input_proj, x).reshape(-1, layer.heads, 4, layer.width)
+    after = lstm_boxes(gates, network.weight(layer.gates.recurrent), (c, h), network.floats)
+    return network.linear(layer.out_proj, after[1].reshape(-1, layer.d_model)), list(after)
+
+
+def _convolution(network: BoxedNetwork, layer: Convolution, x: Interval, state: Parts) -> tuple[Interval, Parts]:
+    (window,) = state
+    now = network.linear(layer.in_proj, x)
+    seen = Interval.joined([window, now.reshape(-1, 1, now.shape[-1])], axis=1)  # [N, width, channels]
+    weight = network.weight(layer.convolution.weight)  # [channels, width]
+    y = network.floats.times(seen[:, 0], Interval.at(weight[:, 0]))
+    for lag in range(1, layer.convolution.width):
+        y = network.floats.plus(y, network.floats.times(seen[:, lag], Interval.at(weight[:, lag])))
+    return network.linear(layer.out_proj, y), [seen[:, 1:]]
+
+
+_MIXERS: dict[type[Mixer], Callable[[BoxedNetwork, Any, Interval, Parts], tuple[Interval, Parts]]] = {
+    SLSTM: _slstm,
+    LSTM: _lstm,
+    Convolution: _convolution,
+}

@@ -1,0 +1,179 @@
+"""Intervals: [low, high] for every entry of an array, rounded outwards, so that they hold what any computation of it may give.
+
+Two kinds of rounding are enclosed. That of this file's own float64: sums of n products by γ_n Σ|w||x|, functions by a few units
+in the last place. And that of the network, whose floats have the unit roundoff u and flush what is below `tiny`: every result r
+may be off by a few u|r| + tiny, in any order of summation. u = 0 asks about exact real numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+OWN_UNIT = 2.0**-53
+FUNCTION_ERROR = 8  # units of roundoff by which a library's exp, tanh … may be off
+SILU_AT, SILU_LEAST = -1.2784645427610738, -0.2784645427610739  # where x σ(x) is least, and a bound from below
+
+
+class Unbounded(ValueError):
+    """The intervals have grown so wide that a step has no bound any more."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    low: Array
+    high: Array
+
+    def __post_init__(self) -> None:
+        if self.low.shape != self.high.shape:
+            raise ValueError(f"the ends of an interval have the shapes {self.low.shape} and {self.high.shape}")
+        if not bool((self.low <= self.high).all()):  # nan is refused, too
+            raise ValueError("an interval's low end must not lie above its high end")
+
+    @staticmethod
+    def at(values: ArrayLike) -> Interval:
+        """Points."""
+        exact = np.asarray(values, dtype=np.float64)
+        return Interval(exact, exact)
+
+    @staticmethod
+    def joined(parts: list[Interval], axis: int = 0) -> Interval:
+        return Interval(np.concatenate([p.low for p in parts], axis), np.concatenate([p.high for p in parts], axis))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.low.shape
+
+    @property
+    def radius(self) -> Array:
+        return (self.high - self.low) / 2
+
+    def __getitem__(self, index: Any) -> Interval:
+        return Interval(self.low[index], self.high[index])
+
+    def reshape(self, *shape: int) -> Interval:
+        return Interval(self.low.reshape(shape), self.high.reshape(shape))
+
+    def inflated(self, by: float) -> Interval:
+        if by == 0:
+            return self
+        return Interval(np.nextafter(self.low - by, -np.inf), np.nextafter(self.high + by, np.inf))
+
+    def hull(self, other: Interval) -> Interval:
+        return Interval(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+    def within(self, other: Interval) -> NDArray[np.bool_]:
+        """Row by row: does every entry lie in that of the other?"""
+        return np.all((other.low <= self.low) & (self.high <= other.high), axis=-1)
+
+    def meets(self, other: Interval) -> NDArray[np.bool_]:
+        """Row by row: have they a point in common?"""
+        return np.all((self.low <= other.high) & (other.low <= self.high), axis=-1)
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.high, -self.low)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Of the network that is enclosed: unit roundoff, and the size below which numbers may become 0."""
+
+    unit: float = 0.0
+    tiny: float = 0.0
+
+    def affine(self, x: Interval, weight: Array, bias: Array | None = None) -> Interval:
+        """x [..., n], weight [m, n], bias [m] → [..., m]."""
+        return self._linear(lambda vector, matrix: vector @ matrix.T, x, weight, 0.0 if bias is None else bias)
+
+    def affine_by_head(self, x: Interval, weight: Array) -> Interval:
+        """x [N, H, n], weight [H, g, m, n] → [N, H, g, m]."""
+        return self._linear(lambda vector, matrix: (matrix @ vector[:, :, None, :, None])[..., 0], x, weight, 0.0)
+
+    def _linear(self, product: Callable[[Array, Array], Array], x: Interval, weight: Array, bias: Array | float) -> Interval:
+        positive, negative = np.maximum(weight, 0), np.minimum(weight, 0)
+        low = product(x.low, positive) + product(x.high, negative) + bias
+        high = product(x.high, positive) + product(x.low, negative) + bias
+        size = product(np.maximum(np.abs(x.low), np.abs(x.high)), np.abs(weight)) + np.abs(bias)
+        terms = weight.shape[-1] + 3
+        rounding = terms * (2 * OWN_UNIT + self.unit)
+        if rounding >= 1:
+            raise Unbounded(f"a sum of {terms} terms has no bound in floats of unit roundoff {self.unit:g}")
+        error = rounding / (1 - rounding) * size + terms * self.tiny
+        return Interval(np.nextafter(low - error, -np.inf), np.nextafter(high + error, np.inf))
+
+    def plus(self, x: Interval, y: Interval) -> Interval:
+        return self._rounded(x.low + y.low, x.high + y.high, 1)
+
+    def times(self, x: Interval, y: Interval) -> Interval:
+        corners = x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high
+        return self._rounded(np.minimum.reduce(corners), np.maximum.reduce(corners), 1)
+
+    def divided(self, x: Interval, y: Interval) -> Interval:
+        if not bool((y.low > 0).all()):
+            raise Unbounded("a divisor's interval reaches down to 0")
+        corners = x.low / y.low, x.low / y.high, x.high / y.low, x.high / y.high
+        return self._rounded(np.minimum.reduce(corners), np.maximum.reduce(corners), 1)
+
+    def largest(self, x: Interval, y: Interval) -> Interval:
+        return Interval(np.maximum(x.low, y.low), np.maximum(x.high, y.high))
+
+    def exp(self, x: Interval) -> Interval:
+        return self._rising(np.exp, x, 0.0, np.inf)
+
+    def tanh(self, x: Interval) -> Interval:
+        return self._rising(np.tanh, x, -1.0, 1.0)
+
+    def sigmoid(self, x: Interval) -> Interval:
+        return self._rising(_sigmoid, x, 0.0, 1.0)
+
+    def log_sigmoid(self, x: Interval) -> Interval:
+        return self._rising(lambda v: np.minimum(v, 0) - np.log1p(np.exp(-np.abs(v))), x, -np.inf, 0.0)
+
+    def softplus(self, x: Interval) -> Interval:
+        return -self.log_sigmoid(-x)
+
+    def silu(self, x: Interval) -> Interval:
+        ends = x.low * _sigmoid(x.low), x.high * _sigmoid(x.high)
+        low, high = np.minimum(*ends), np.maximum(*ends)
+        low = np.where((x.low <= SILU_AT + 1e-6) & (x.high >= SILU_AT - 1e-6), SILU_LEAST, low)
+        return self._rounded(low, high, FUNCTION_ERROR)
+
+    def rms_norm(self, x: Interval, weight: Array, eps: float) -> Interval:
+        """x_i / √(mean x² + eps) · weight_i, which rises with x_i and falls in modulus with the other entries."""
+        n = x.shape[-1]
+        squares = np.square(x.low), np.square(x.high)
+        least = np.where((x.low <= 0) & (x.high >= 0), 0.0, np.minimum(*squares))
+        most = np.maximum(*squares)
+        other_least = np.maximum(0.0, (least.sum(-1, keepdims=True) - least) * (1 - 4 * n * OWN_UNIT))
+        other_most = (most.sum(-1, keepdims=True) - most) * (1 + 4 * n * OWN_UNIT)
+
+        def end(value: Array, far: Array, near: Array) -> Array:
+            return value / np.sqrt((np.square(value) + np.where(value >= 0, far, near)) / n + eps)
+
+        low, high = end(x.low, other_most, other_least), end(x.high, other_least, other_most)
+        return self.times(self._rounded(low, high, FUNCTION_ERROR + n), Interval.at(weight))
+
+    def _rising(self, function: Callable[[Array], Array], x: Interval, least: float, most: float) -> Interval:
+        """A function that rises, with values between `least` and `most`, in floats as well."""
+        found = self._rounded(function(x.low), function(x.high), FUNCTION_ERROR)
+        return Interval(np.clip(found.low, least, most), np.clip(found.high, least, most))
+
+    def _rounded(self, low: Array, high: Array, errors: int) -> Interval:
+        share = errors * (2 * OWN_UNIT + self.unit)
+        return Interval(_shifted(low, -share, -self.tiny, -np.inf), _shifted(high, share, self.tiny, np.inf))
+
+
+def _shifted(end: Array, share: float, by: float, towards: float) -> Array:
+    finite = np.isfinite(end)
+    return np.where(finite, np.nextafter(end + share * np.abs(np.where(finite, end, 0.0)) + by, towards), end)
+
+
+def _sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small))

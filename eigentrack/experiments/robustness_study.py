@@ -1,0 +1,180 @@
+"""What becomes of trained networks on long words and under noise, beside compiled and snapped ones, and beside theory.
+
+horizon     the longest length at which 99 % of the answers are right: on random words, and on the worst of the input patterns
+noise       the largest error in every step that misread nothing, in as many letters as the longest training word; a sample
+certified   an error that is proved to be borne at every length: by boxes, or 0 where a theorem says that there is none
+theory      can the layer do it at all in finite precision, and can it do it robustly?
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eigentrack.analysis import (
+    Subject,
+    compiled_subject,
+    find_horizons,
+    input_patterns,
+    noise_tolerance,
+    snap_to_exact,
+    trained_subject,
+)
+from eigentrack.analysis.certified_noise import certified_noise
+from eigentrack.analysis.moore_machine import minimal_machine
+from eigentrack.automata import DFA, classify
+from eigentrack.compiler import Compiled, choose_plan, compile_network
+from eigentrack.experiments.cell import Cell, CellResult
+from eigentrack.experiments.experiment import Settings
+from eigentrack.experiments.provenance import hardware
+from eigentrack.expressivity import Architecture, judge
+from eigentrack.models import load_model
+from eigentrack.tasks import TrackingTask
+from eigentrack.training.run import MODEL, RunConfig
+
+NON_LINEAR = ("slstm", "lstm")
+ROWS, CYCLE_ROWS = 32, 4
+
+
+@dataclass(frozen=True)
+class NetworkFacts:
+    """A horizon is None where every length is proved; `certified` is None where it was not decided."""
+
+    panel: str
+    series: str
+    kind: str  # trained, compiled or snapped
+    rate: float
+    seed: int
+    validation_accuracy: float | None  # of a trained network
+    random_horizon: int | None
+    worst_horizon: int | None
+    worst_pattern: str
+    tested: int
+    noise: float
+    relative_noise: float  # to the mean norm of the state
+    noisy_letters: int
+    certified: float | None
+    can: str
+    robustly: str
+    seconds: float
+    hardware: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.panel, self.series
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def study(
+    results: Sequence[CellResult], cells: Sequence[Cell], folder: Path, settings: Settings, say: Callable[[str], None]
+) -> list[NetworkFacts]:
+    """For each language the trained networks, in the order of their cells, with what they snap to; then the compiled ones."""
+    cell_of = {(cell.panel, cell.series, cell.rate, cell.seed): cell for cell in cells}
+    found: list[NetworkFacts] = []
+    for panel in dict.fromkeys(result.panel for result in results):
+        own = [result for result in results if result.panel == panel and result.diverged_at is None]
+        say(f"{panel}: horizon and noise of {len(own)} trained networks")
+        for result in own:
+            subject = _trained_network(cell_of[*result.key, result.rate, result.seed], folder)
+            found += _trained(result, subject, settings)
+        if own:
+            found += _compiled(own[0], _automaton(subject))
+    return found
+
+
+def _trained(result: CellResult, subject: Subject, settings: Settings) -> Iterator[NetworkFacts]:
+    start, dfa, architecture = time.perf_counter(), _automaton(subject), _architecture(subject)
+    horizons = find_horizons(
+        subject, input_patterns(subject, ROWS, CYCLE_ROWS, result.seed), settings.test.far, seed=result.seed
+    )
+    worst = min(horizons, key=lambda horizon: (horizon.letters, horizon.is_open))
+    facts = _facts(result, "trained", subject, dfa, architecture)
+    yield dataclasses.replace(
+        facts,
+        validation_accuracy=result.validation_accuracy,
+        random_horizon=horizons[0].letters,
+        worst_horizon=worst.letters,
+        worst_pattern="" if worst.is_open else worst.pattern,
+        tested=settings.test.far,
+        seconds=round(result.seconds + time.perf_counter() - start, 2),
+    )
+    if architecture.layer not in NON_LINEAR:
+        try:
+            snapped = snap_to_exact(subject).compiled
+        except ValueError:  # nothing in it is near an exact network
+            return
+        yield _proved(result, f"{result.series}, snapped", "snapped", snapped, architecture)
+
+
+def _compiled(like: CellResult, dfa: DFA) -> Iterator[NetworkFacts]:
+    """The smallest linear network, and the smallest sLSTM."""
+    linear = compile_network(choose_plan(dfa))
+    name = f"compiled {linear.summary['architecture']}"
+    yield _proved(like, name, "compiled", linear, Architecture("dense", layers=1))
+    robust = compile_network(choose_plan(dfa, "slstm"))
+    yield _proved(like, "compiled sLSTM", "compiled", robust, Architecture("slstm", layers=1))
+
+
+def _proved(like: CellResult, series: str, kind: str, network: Compiled, architecture: Architecture) -> NetworkFacts:
+    start = time.perf_counter()
+    facts = _facts(like, kind, compiled_subject(network), network.dfa, architecture)
+    seconds = round(time.perf_counter() - start, 2)
+    return dataclasses.replace(facts, series=series, can="can", seconds=seconds)
+
+
+def _facts(like: CellResult, kind: str, subject: Subject, dfa: DFA, architecture: Architecture) -> NetworkFacts:
+    """But for the horizon, which is taken as proved."""
+    language, letters = classify(dfa), like.trained_to
+    layer = architecture.layer if architecture.layer in NON_LINEAR else "dense"
+    robustly = judge(dfa, language, Architecture(layer, precision="robust")).answer
+    noise = noise_tolerance(subject, letters, rows=ROWS, seed=like.seed)
+    return NetworkFacts(
+        panel=like.panel,
+        series=like.series,
+        kind=kind,
+        rate=like.rate,
+        seed=like.seed,
+        validation_accuracy=None,
+        random_horizon=None,
+        worst_horizon=None,
+        worst_pattern="",
+        tested=0,
+        noise=noise.noise,
+        relative_noise=noise.relative,
+        noisy_letters=letters,
+        certified=certified_noise(subject).epsilon,
+        can=judge(dfa, language, architecture).answer,
+        robustly=robustly,
+        seconds=0.0,
+        hardware=hardware(),
+    )
+
+
+def _trained_network(cell: Cell, folder: Path) -> Subject:
+    assert isinstance(cell.run, RunConfig)
+    task = cell.run.build_task()
+    assert isinstance(task, TrackingTask)
+    return trained_subject(load_model(folder / cell.name / MODEL), task)
+
+
+def _automaton(subject: Subject) -> DFA:
+    """Of the words after which the answer is 1, or, where there are more than two answers, that of the empty word."""
+    machine = minimal_machine(subject.machine)
+    return machine.recogniser(1 if machine.classes == 2 else machine.outputs[machine.start])
+
+
+def _architecture(subject: Subject) -> Architecture:
+    config = subject.model.config
+    mixer = config.mixers[0]
+    if mixer in NON_LINEAR:
+        return Architecture(mixer, layers=1)
+    if mixer == "deltanet":
+        factors = config.options[0].get("householders", 1)
+        return Architecture("deltanet", config.eigenvalues, layers=1, householders=factors)
+    return Architecture("diagonal", config.eigenvalues, layers=1)

@@ -1,0 +1,1 @@
+"""The local page: four rooms to look at a language, its network, a training and its outcome. Extra: [explore]."""

@@ -1,0 +1,46 @@
+"""LanguageChoice: how the page is told a regular language: a regular expression, a named language, or a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eigentrack.automata import DFA, LANGUAGES, language, regex_dfa, word_problem_dfa
+
+REGEX, NAMED, GROUP = KINDS = ("regular expression", "named language", "group")
+GROUP_LETTERS = ("generators", "swaps", "upto3", "all")
+
+
+@dataclass(frozen=True)
+class LanguageChoice:
+    """`letters`: beyond those in the regex, or which elements of the group; a named language has its own."""
+
+    kind: str
+    name: str
+    letters: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind {self.kind!r} is not known; there are {', '.join(KINDS)}")
+        if not self.name:
+            raise ValueError(f"name a {self.kind}: nothing was typed")
+        if self.kind == NAMED and self.letters:
+            raise ValueError(f"letters={self.letters!r}: the named language {self.name!r} has its own")
+
+    def automaton(self) -> DFA:
+        """The complete minimal DFA."""
+        if self.kind == REGEX:
+            return regex_dfa(self.name, self.letters)
+        return language(self.name) if self.kind == NAMED else word_problem_dfa(self.name, self.letters)
+
+    @property
+    def title(self) -> str:
+        if self.kind == NAMED:
+            return f"{self.name}: {LANGUAGES[self.name][0]}" if self.name in LANGUAGES else self.name
+        return self.name if self.kind == REGEX else f"the word problem of {self.name}, letters: {self.letters}"
+
+
+def split_word(text: str, letters: tuple[str, ...]) -> list[str]:
+    """Letter by letter; where letters have several characters, as those of groups do, by commas."""
+    if all(len(letter) == 1 for letter in letters):
+        return list(text)
+    return [part.strip() for part in text.split(",")] if text.strip() else []

@@ -1,0 +1,106 @@
+"""TwinTraining: the twins of one page, a process each, side by side; one page trains at a time, the others wait in line."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from eigentrack.explorer.training_choice import TrainingChoice
+from eigentrack.explorer.twin import StepNews, train_twin
+from eigentrack.explorer.worker import Worker
+from eigentrack.training.run import RunConfig
+
+SECONDS = 900.0  # that a twin may take
+
+
+class TrainingQueue:
+    """First come, first served: whoever is first in the line trains."""
+
+    def __init__(self) -> None:
+        self._line: list[TwinTraining] = []
+        self._lock = threading.Lock()
+
+    def join(self, who: TwinTraining) -> None:
+        with self._lock:
+            self._line.append(who)
+
+    def leave(self, who: TwinTraining) -> None:
+        with self._lock:
+            if who in self._line:
+                self._line.remove(who)
+
+    def ahead_of(self, who: TwinTraining) -> int:
+        with self._lock:
+            return self._line.index(who) if who in self._line else 0
+
+
+@dataclass(frozen=True)
+class TwinProgress:
+    """`curve` is the accuracy at lengths 1, 2, …, once it is trained; `trouble` why there is none."""
+
+    eigenvalues: str
+    steps: tuple[StepNews, ...] = ()
+    curve: tuple[float, ...] = ()
+    trouble: str = ""
+
+
+class TwinTraining:
+    def __init__(self, choice: TrainingChoice, runs: dict[str, RunConfig], home: Path, queue: TrainingQueue) -> None:
+        """`runs`: range → its twin, as `choice.run` gives it."""
+        self.choice, self.home = choice, home
+        self._runs, self._queue = runs, queue
+        self._workers: dict[str, Worker] = {}
+        self._steps: dict[str, list[StepNews]] = {name: [] for name in runs}
+        self._is_over = False
+        queue.join(self)
+
+    def folder(self, eigenvalues: str) -> Path:
+        """Where the twin lies once it is trained."""
+        return self.home / f"eigenvalues {eigenvalues}"
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    @property
+    def ahead(self) -> int:
+        """Trainings of other pages that come first."""
+        return 0 if self._workers or self._is_over else self._queue.ahead_of(self)
+
+    def poll(self) -> tuple[TwinProgress, ...]:
+        """Starts when it is its turn, and says how far it is."""
+        if not self._workers and not self._is_over and self.ahead == 0:
+            self._workers = {
+                name: Worker(train_twin, run, self.folder(name), seconds=SECONDS) for name, run in self._runs.items()
+            }
+        for name, worker in self._workers.items():
+            self._steps[name] += worker.poll()
+        if self._workers and not any(worker.is_running for worker in self._workers.values()):
+            self._finish()
+        return tuple(self._progress(name) for name in self._runs)
+
+    def stop(self) -> None:
+        """The twins end their step, and are tested as they are."""
+        if not self._workers:
+            self._finish()
+        for worker in self._workers.values():
+            worker.stop()
+
+    def close(self) -> None:
+        for worker in self._workers.values():
+            worker.kill()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._is_over = True
+        self._queue.leave(self)
+
+    def _progress(self, name: str) -> TwinProgress:
+        steps, worker = tuple(self._steps[name]), self._workers.get(name)
+        if worker is None or worker.is_running:
+            return TwinProgress(name, steps)
+        try:
+            return TwinProgress(name, steps, worker.result())
+        except ValueError as error:
+            return TwinProgress(name, steps, trouble=str(error))

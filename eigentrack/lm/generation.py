@@ -1,0 +1,77 @@
+"""Text from a language model, handed out as it is made.
+
+A character may take several tokens, so the bytes of an unfinished one are held back: what came out, joined, is what the
+tokenizer makes of all tokens together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import torch
+
+from eigentrack.lm.language_model import LanguageModel
+from eigentrack.lm.tokenizer import Tokenizer
+
+UNFINISHED = "\ufffd"  # how an incomplete character at the end of a text is decoded
+
+
+class IncrementalDecoder:
+    """Tokens in, text out, as soon as its characters are complete."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._rust = tokenizer.rust
+        self._before: list[int] = []  # tokens that are out, yet decide whether a space stands before the next
+        self._held: list[int] = []
+        self._out = 0  # characters of the held tokens that are out
+
+    def push(self, token: int) -> str:
+        self._held.append(token)
+        text = self._text()
+        return self._take(text, text.removesuffix(UNFINISHED))
+
+    def finish(self) -> str:
+        text = self._text()
+        return self._take(text, text)
+
+    def _text(self) -> str:
+        """Of the held tokens."""
+        return self._rust.decode(self._before + self._held)[len(self._rust.decode(self._before)) :]
+
+    def _take(self, text: str, settled: str) -> str:
+        new, self._out = settled[self._out :], len(settled)
+        if settled == text:
+            self._before, self._held, self._out = self._held, [], 0
+        return new
+
+
+def stream_text(
+    language_model: LanguageModel,
+    prompt: str,
+    tokens: int,
+    *,
+    temperature: float = 0.8,
+    top_k: int | None = 50,
+    seed: int = 0,
+) -> Iterator[str]:
+    """What follows the prompt, up to the end of the text or so many tokens."""
+    model, tokenizer = language_model.model, language_model.tokenizer
+    if tokens < 1:
+        raise ValueError(f"tokens={tokens} must be at least 1")
+    (ids,) = tokenizer.encode([prompt], "int64")
+    if not len(ids):
+        raise ValueError("the prompt is empty: a model goes on from at least one token")
+    device = model.embedding.weight.device
+    drawn = model.stream(
+        torch.from_numpy(ids)[None].to(device),
+        temperature=temperature,
+        top_k=None if top_k is None else min(top_k, model.config.vocab_size),
+        generator=torch.Generator(device).manual_seed(seed),
+    )
+    decoder = IncrementalDecoder(tokenizer)
+    for token in islice(drawn, tokens):
+        if token.item() == tokenizer.end:
+            break
+        yield decoder.push(int(token))
+    yield decoder.finish()

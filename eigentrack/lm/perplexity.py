@@ -1,0 +1,154 @@
+"""Perplexity by position: exp of the mean of -log p(token t | the t tokens before it in its window), over a bucket of t.
+
+Windows of T + 1 tokens are read piece by piece with the model's state: neither the logits nor the states of a whole window
+ever exist together, so that the memory is the same for every T (but for attention's cache).
+
+B windows at a time  T predictions a window  d model width
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from eigentrack.lm.batches import IGNORED
+from eigentrack.lm.cross_entropy import each_cross_entropy
+from eigentrack.lm.token_text import TokenRow
+from eigentrack.models import SequenceModel
+
+PIECE = 1024  # tokens of a window that go through the model together
+AT_ONCE = 8  # windows
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How a text is cut. `whole`: each window is the beginning of a document; else documents follow one another in it."""
+
+    length: int
+    most: int = 16
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        if self.length < 1 or self.most < 1:
+            raise ValueError(f"length={self.length} and most={self.most} windows must both be at least 1")
+
+    def starts(self, row: TokenRow) -> NDArray[np.int64]:
+        """Spread evenly over the text where there are more than `most`."""
+        if self.whole:
+            lengths = np.diff(np.append(row.starts, row.tokens))
+            found = row.starts[lengths > self.length]
+            longest, what = int(lengths.max(initial=0)), "longest document"
+        else:
+            found = np.arange((row.tokens - 1) // self.length, dtype=np.int64) * self.length
+            longest, what = row.tokens, "text"
+        if not len(found):
+            raise ValueError(
+                f"the {what} has {longest} tokens, too few for a window of length={self.length} and its last target: "
+                "choose a shorter --length, or more text"
+            )
+        return found[np.arange(min(self.most, len(found))) * len(found) // min(self.most, len(found))]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Predictions number first..last of their windows, counted from 1."""
+
+    first: int
+    last: int
+    tokens: int
+    nats: float
+
+    @property
+    def perplexity(self) -> float:
+        return perplexity_of(self.nats, self.tokens)
+
+
+@dataclass(frozen=True)
+class PositionPerplexity:
+    windows: int
+    buckets: tuple[Bucket, ...]
+    bytes: int | None  # of the text that was predicted
+
+    @property
+    def tokens(self) -> int:
+        return sum(bucket.tokens for bucket in self.buckets)
+
+    @property
+    def perplexity(self) -> float:
+        return perplexity_of(sum(bucket.nats for bucket in self.buckets), self.tokens)
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """Ends of documents are predicted, too, and have no bytes."""
+        return sum(bucket.nats for bucket in self.buckets) / math.log(2) / self.bytes if self.bytes else None
+
+    def to_json(self) -> dict[str, Any]:
+        stretches = [
+            {"first": bucket.first, "last": bucket.last, "tokens": bucket.tokens, "perplexity": bucket.perplexity}
+            for bucket in self.buckets
+        ]
+        overall = {"perplexity": self.perplexity, "bits_per_byte": self.bits_per_byte}
+        return {"windows": self.windows, "tokens": self.tokens, **overall, "buckets": stretches}
+
+
+def perplexity_of(nats: float, tokens: int) -> float:
+    if not tokens:
+        return math.nan
+    return math.exp(nats / tokens) if nats / tokens < 700 else math.inf  # a float ends at e^709
+
+
+@torch.no_grad()
+def perplexity_by_position(
+    model: SequenceModel,
+    row: TokenRow,
+    windows: Windows,
+    *,
+    buckets: int = 16,
+    token_bytes: NDArray[np.int64] | None = None,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> PositionPerplexity:
+    """In `buckets` equal stretches of positions; `token_bytes` has the bytes of each token; `report(tokens done, of all)`."""
+    if not 1 <= buckets <= windows.length:
+        raise ValueError(f"buckets={buckets} must lie between 1 and length={windows.length}")
+    model.eval()
+    starts = windows.starts(row)
+    bounds = np.arange(buckets + 1) * windows.length // buckets
+    bucket_of = torch.from_numpy(np.repeat(np.arange(buckets), np.diff(bounds)))
+    nats, counts = torch.zeros(buckets, dtype=torch.float64), torch.zeros(buckets, dtype=torch.int64)
+    bytes_read = done = 0
+    for first in range(0, len(starts), AT_ONCE):
+        chosen, state = starts[first : first + AT_ONCE], None
+        for begin in range(0, windows.length, PIECE):
+            part = slice(begin, min(begin + PIECE, windows.length))
+            tokens, targets = _read(row, chosen + begin, part.stop - begin)
+            device = model.embedding.weight.device
+            x, state = model.hidden(tokens.to(device), state)
+            losses = each_cross_entropy(x.flatten(0, 1), model.head.weight, targets.flatten().to(device))
+            nats.index_add_(0, bucket_of[part], losses.view_as(targets).sum(0, dtype=torch.float64).cpu())
+            asked = targets != IGNORED
+            counts.index_add_(0, bucket_of[part], asked.sum(0))
+            if token_bytes is not None:
+                bytes_read += int(token_bytes[targets[asked].numpy()].sum())
+            done += tokens.numel()
+            report(done, len(starts) * windows.length)
+    stretches = zip(bounds[:-1].tolist(), bounds[1:].tolist(), counts.tolist(), nats.tolist(), strict=True)
+    found = tuple(Bucket(low + 1, high, count, total) for low, high, count, total in stretches)
+    return PositionPerplexity(len(starts), found, None if token_bytes is None else bytes_read)
+
+
+def _read(row: TokenRow, starts: NDArray[np.int64], length: int) -> tuple[Int[Tensor, "B n"], Int[Tensor, "B n"]]:
+    """Tokens and the token after each; nobody can predict the first token of a new document."""
+    read = np.stack([row.read(start, length + 1) for start in starts.tolist()]).astype(np.int64)
+    targets = read[:, 1:].copy()
+    for window, start in enumerate(starts.tolist()):
+        inside = slice(*np.searchsorted(row.starts, [start + 1, start + length + 1]))
+        targets[window, row.starts[inside] - start - 1] = IGNORED
+    return torch.from_numpy(read[:, :-1].copy()), torch.from_numpy(targets)

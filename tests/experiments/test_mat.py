@@ -1,0 +1,91 @@
+"""The robustness study: what it measures of trained, snapped and compiled networks, and how it is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eigentrack.experiments import mat
+from eigentrack.experiments.cell import Cell
+from eigentrack.experiments.cell_run import run_cell
+from eigentrack.experiments.robustness_study import NetworkFacts, study
+from eigentrack.experiments.robustness_table import plot, table
+
+SETTINGS = replace(mat.SMOKE, test=replace(mat.SMOKE.test, far=64))
+SERIES = ("sLSTM", "Mamba [0, 1]", "DeltaNet [-1, 1]")
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> list[NetworkFacts]:
+    """Of parity and counting modulo 3."""
+    folder: Path = tmp_path_factory.mktemp("cells")
+    panels = ("parity", "modulo 3")
+    cells = [cell for cell in mat.EXPERIMENT.cells(SETTINGS, (0,)) if cell.panel in panels and cell.series in SERIES]
+    results = [run_cell(cell, folder / cell.name, "cpu", say=lambda text: None) for cell in cells]
+    said: list[str] = []
+    found = study(results, cells, folder, SETTINGS, said.append)
+    assert [line.split(":")[0] for line in said] == list(panels)
+    return found
+
+
+def test_every_network_is_there(facts: list[NetworkFacts]) -> None:
+    for panel, linear in (("parity", "deltanet"), ("modulo 3", "dense")):
+        own = [fact.series for fact in facts if fact.panel == panel and fact.kind != "snapped"]
+        assert own == [*SERIES, f"compiled {linear}", "compiled sLSTM"]
+
+
+def test_compiled_networks_are_proved_and_slstm_bears_what_it_proves(facts: list[NetworkFacts]) -> None:
+    compiled = [fact for fact in facts if fact.kind == "compiled"]
+    for fact in compiled:
+        assert fact.random_horizon is fact.worst_horizon is fact.validation_accuracy is None
+        assert fact.can == "can"
+        assert fact.noise > 0
+        if fact.series == "compiled sLSTM":
+            assert fact.certified is not None
+            assert 0.1 < fact.certified <= fact.noise  # a ball of that radius lies in the cube
+            assert fact.robustly == "can"
+        else:
+            assert fact.certified == 0
+            assert fact.robustly == "cannot"
+
+
+def test_untrained_networks_are_measured_as_they_are(facts: list[NetworkFacts]) -> None:
+    for fact in (fact for fact in facts if fact.kind == "trained"):
+        assert fact.worst_horizon is not None
+        assert fact.random_horizon is not None
+        assert 0 <= fact.worst_horizon <= fact.random_horizon <= fact.tested == 64
+        assert (fact.worst_pattern == "") == (fact.worst_horizon == 64)
+        assert fact.noisy_letters == 8
+        assert (fact.certified == 0) == (fact.series != "sLSTM")
+
+
+def test_theory_is_asked_about_the_layer(facts: list[NetworkFacts]) -> None:
+    said = {fact.key: (fact.can, fact.robustly) for fact in facts if fact.kind == "trained"}
+    assert said["parity", "Mamba [0, 1]"] == ("cannot", "cannot")
+    assert said["parity", "DeltaNet [-1, 1]"] == ("can", "cannot")
+    assert said["modulo 3", "DeltaNet [-1, 1]"] == ("cannot", "cannot")
+    assert said["modulo 3", "sLSTM"] == ("can", "can")
+
+
+def test_the_table_has_a_row_for_every_network_and_tells_proofs(facts: list[NetworkFacts], tmp_path: Path) -> None:
+    text = table(facts)
+    assert text.count("\n| compiled sLSTM | – | all | all | ") == 2
+    assert "within 8 letters" in text
+    assert "| 0.25 | can; robustly: can |" in text
+    lucky = replace(facts[0], worst_horizon=64, random_horizon=64, worst_pattern="")
+    assert "| ≥ 64 | ≥ 64 |" in table([lucky])
+    median = table([replace(facts[0], random_horizon=length, seed=length) for length in (10, 30, 20)])
+    assert "| 20 |" in median
+    plot(facts, str(tmp_path / "plot.png"))
+    assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def test_cells_are_one_layer_without_a_convolution() -> None:
+    cells: list[Cell] = mat.EXPERIMENT.cells(mat.PAPER, (0,))
+    assert len(cells) == 7 * 6
+    for cell in cells:
+        config = cell.run.build_model_config()
+        assert config.layers == 1
+        assert config.options[0].get("conv", 0) == 0
