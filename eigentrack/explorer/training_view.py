@@ -59,7 +59,7 @@ def _row(twin: TwinProgress) -> tuple[object, ...]:
         "–" if last is None else last.step,
         "–" if last is None else f"{last.accuracy:.3f}",
         f"{twin.curve[-1]:.3f}",
-        f"beyond {reach} letters" if reach == len(twin.curve) else f"{reach} letters",
+        f"beyond {reach} letters" if reach == len(twin.curve) else f"{reach} letter{'' if reach == 1 else 's'}",
     )
 
 

@@ -41,10 +41,10 @@ def train_twin(line: Line, config: RunConfig, folder: Path) -> tuple[float, ...]
     step = TrainingStep(model, task, config.training)
     for outcome in take_steps(step, 0, config.training.steps):
         assert outcome.accuracy is not None, "a tracking task always has one"
-        done = outcome.number + 1
-        if done % REPORT_EVERY == 0 or done == config.training.steps:
+        done, is_stopped = outcome.number + 1, line.is_stopped
+        if done % REPORT_EVERY == 0 or done == config.training.steps or is_stopped:
             line.report(StepNews(done, outcome.loss, outcome.accuracy))
-        if line.is_stopped:
+        if is_stopped:
             break
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / RUN_FILE, config.to_json())

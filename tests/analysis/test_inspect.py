@@ -71,12 +71,14 @@ def test_a_compiled_network(compiled_folder: Path, tmp_path: Path, monkeypatch, 
     assert "beyond 50 letters" in said
     assert "4 states" in said
     assert "equal to the true one" in said
+    assert "noise borne for ever none: a robust linear recurrence is contracting" in said
     page = check_page(out / "inspection.html")
     for title in ("Spectra of A(x)", "Horizon", "other precisions", "States, labelled", "The automaton"):
         assert title in page
     numbers = json.loads((out / "inspection.json").read_text())
     assert numbers["kind"] == "compiled network"
     assert {item["letters"] for item in numbers["horizons"]} == {50}
+    assert numbers["certified_noise"]["epsilon"] == 0
     assert numbers["extraction"]["machine"]["transitions"] == [[1, 2], [3, 0], [0, 3], [3, 3]]
     assert numbers["provenance"]["command"].startswith("eigentrack inspect")
 

@@ -124,9 +124,10 @@ def wait_for_text(page, field: str, pattern: str) -> str:
     return text.inner_text()
 
 
-def picture(page, name: str, tmp_path: Path) -> None:
+def picture(page, name: str, height: int, tmp_path: Path) -> None:
     folder = Path(os.environ.get("EIGENTRACK_SCREENSHOTS", tmp_path))
-    page.screenshot(path=folder / f"explore-{name}.png", full_page=True)
+    page.set_viewport_size({"width": 1280, "height": height})
+    page.screenshot(path=folder / f"explore-{name}.png")
 
 
 def test_a_language_is_explained_and_a_bad_one_refused(page, tmp_path):
@@ -142,7 +143,7 @@ def test_a_language_is_explained_and_a_bad_one_refused(page, tmp_path):
     assert "DeltaNet [-1, 1], 1 layer" in said
     assert "arXiv 2411.12537" in said
     assert page.locator("#language-answer svg circle").count() == 3  # two states, one of them accepting
-    picture(page, "language", tmp_path)
+    picture(page, "language", 1500, tmp_path)
 
 
 def test_a_network_is_compiled_watched_and_taken_home(page, tmp_path):
@@ -156,7 +157,7 @@ def test_a_network_is_compiled_watched_and_taken_home(page, tmp_path):
         write(page, "position", letter)
         page.locator("#position input[type=number]").press("Enter")
         wait_for_text(page, "verdict", said)
-    picture(page, "network", tmp_path)
+    picture(page, "network", 1960, tmp_path)
     write(page, "word", "abx")
     wait_for_text(page, "reading", "letter 'x' is not in the alphabet a, b")
     with page.expect_download() as download:
@@ -180,9 +181,9 @@ def test_twins_are_trained_stopped_and_looked_into(page, tmp_path):
     page.click("#train")
     wait_for_text(page, "training-status", "200 steps, done")
     narrow, wide = (page.locator("#training tr").nth(row).inner_text() for row in (1, 2))
-    assert re.search(r"\[0, 1\].*\b\d letters", narrow, re.DOTALL)
+    assert re.search(r"\[0, 1\].*\b\d letters?", narrow, re.DOTALL)
     assert "beyond 512 letters" in wide
-    picture(page, "train", tmp_path)
+    picture(page, "train", 1080, tmp_path)
     room(page, "Inspect")
     page.click("#inspect")
     wait_for_text(page, "inspection", "type the path of a folder")
@@ -195,8 +196,7 @@ def test_twins_are_trained_stopped_and_looked_into(page, tmp_path):
     inside = page.frame_locator("#inspection iframe")
     inside.get_by_role("heading", name="Spectra of A(x)").wait_for()
     assert "horizon on random words" in inside.locator("body").inner_text()
-    inside.get_by_role("heading", name="Horizon").scroll_into_view_if_needed()
-    picture(page, "inspect", tmp_path)
+    picture(page, "inspect", 1400, tmp_path)
 
 
 def test_two_pages_do_not_disturb_each_other(browser, server, page):

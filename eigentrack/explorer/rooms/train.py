@@ -57,9 +57,11 @@ def build_train_room(picker: LanguagePicker, sessions: Sessions, queue: Training
             yield trouble(error)
             return
         training = session.training = TwinTraining(choice, runs, session.folder / "training", queue)
-        while not training.is_over:
+        while session.training is training:  # until the button is pressed again
             twins = training.poll()
             yield show_training(choice, twins, training.ahead, training.is_over)
+            if training.is_over:
+                return
             await asyncio.sleep(SHOWS_EVERY)
 
     def stop_training(request: gr.Request) -> None:
@@ -69,5 +71,6 @@ def build_train_room(picker: LanguagePicker, sessions: Sessions, queue: Training
 
     inputs: list[Any] = [task, layer, ranges, steps, longest, seed, *picker.fields]
     # no limit here: whoever waits is told so by the queue
-    start.click(train, inputs, curves, concurrency_limit=None, show_progress="hidden", api_visibility="private")
-    stop.click(stop_training, None, None, concurrency_limit=None, show_progress="hidden", api_visibility="private")
+    shown: dict[str, Any] = {"concurrency_limit": None, "show_progress": "hidden", "api_visibility": "private"}
+    start.click(train, inputs, curves, trigger_mode="multiple", **shown)
+    stop.click(stop_training, None, None, **shown)
