@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 INSTALL := $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test test-slow lint bench setup clean
+.PHONY: demo test test-slow lint docs bench setup clean
 
 demo: $(VENV)/core.stamp  ## train the [0,1] and [-1,1] twins on parity, print the table, write the plot
 	$(BIN)/eigentrack demo
@@ -17,11 +17,14 @@ test: $(VENV)/dev.stamp  ## all tests but the slow ones
 test-slow: $(VENV)/slow.stamp  ## what takes minutes: the demo on five seeds, every preset at smoke, thousands of languages, Ray, lm-eval
 	$(BIN)/python -m pytest -m slow --numprocesses 2
 
-lint: $(VENV)/dev.stamp  ## format, lint, types, and the direction of imports
+lint: docs  ## format, lint, types, the direction of imports, and the documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/dev.stamp  ## the documentation into build/site, with warnings as errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/dev.stamp  ## ratios against the peers, on this CPU
 	$(BIN)/python benchmarks/cpu.py

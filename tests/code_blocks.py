@@ -3,7 +3,7 @@
 ```python          runs
 ```text            what the Python block before it prints
 ```yaml, ```json   a configuration
-```bash, indented  commands (`eigentrack …`, with or without `$ `); after `$ `, what the command prints; or an equation, a layout
+```bash, indented  commands: `eigentrack …`; after `$ eigentrack …` what it prints; or an equation, a layout
 """
 
 from __future__ import annotations
@@ -77,5 +77,10 @@ def mentioned_commands(page: Path) -> list[Command]:
 
 def shows(shown: tuple[str, ...], output: str) -> bool:
     """The lines stand in the output, in this order; `...` is anything, and spaces and line breaks do not count."""
-    pieces = [re.escape("".join(piece.split())) for line in shown for piece in line.split("...")]
-    return re.search(".*?".join(pieces), "".join(output.split()), flags=re.DOTALL) is not None
+    text, place = "".join(output.split()), 0
+    for piece in ("".join(piece.split()) for line in shown for piece in line.split("...")):
+        found = text.find(piece, place)
+        if found < 0:
+            return False
+        place = found + len(piece)
+    return True

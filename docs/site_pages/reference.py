@@ -1,7 +1,7 @@
 """Hook of mkdocs: the section Reference, a page for each package, from the docstrings of its public names.
 
-A name is public if the package's `__init__.py` re-exports it (`from … import Name as Name`). `eigentrack.lm` re-exports nothing,
-so that the core imports without its packages; there the modules of MODULES are shown, with what they define.
+A name is public if the package's `__init__.py` re-exports it (`from … import Name as Name`). `eigentrack.lm` re-exports
+nothing, so that the core imports without its packages; there the modules of MODULES are shown, with what they define.
 """
 
 from __future__ import annotations

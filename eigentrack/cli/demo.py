@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def demo(
     seed: Annotated[int, typer.Option(help="Seed of the weights and of the batches.")] = 0,
-    folder: Annotated[Path, typer.Option("--out", help="Where the numbers and the plot go.")] = Path("runs/demo"),
+    folder: Annotated[Path, typer.Option("--out", help="Where the numbers, the plot and the models go.")] = Path("runs/demo"),
     as_json: AsJson = False,
 ) -> None:
     """Train the \\[0,1] and \\[-1,1] twins of Mamba and DeltaNet on parity; print the table, write the plot (Figure 1).
@@ -30,7 +30,7 @@ def demo(
     folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     from eigentrack.experiments import parity_twins
 
-    cells = parity_twins.twins(seed)
+    cells, models = parity_twins.twins(seed), folder / "models"
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"), TimeRemainingColumn()
     with Progress(*columns, console=err, disable=as_json) as progress:
         bars = [progress.add_task(cell.name, total=cell.training.steps, loss="") for cell in cells]
@@ -38,13 +38,15 @@ def demo(
         def report(number: int, step: int, loss: float) -> None:
             progress.update(bars[number], completed=step + 1, loss=f"loss {loss:.3f}")
 
-        outcomes = parity_twins.run_twins(cells, report)
+        outcomes = parity_twins.run_twins(cells, report, models)
     numbers, picture = parity_twins.write_report(outcomes, folder)
     if as_json:
         out.print_json(json.dumps(parity_twins.to_json(outcomes)))
     else:
         _print_parity_table(outcomes)
-        out.print(f"\nplot: {picture}\nnumbers: {numbers}", markup=False, highlight=False)
+        out.print(f"\nplot: {picture}\nnumbers: {numbers}\nmodels: {models}", markup=False, highlight=False)
+        look = f"eigentrack inspect {models / cells[-1].folder} --task parity"
+        out.print(f"look inside one, and get it back with a proof: {look}", markup=False, highlight=False, soft_wrap=True)
     if not parity_twins.claim_holds(outcomes):
         err.print("the claim did not hold with this seed: a wide twin failed, or a narrow one did better than guess")
         raise typer.Exit(1)

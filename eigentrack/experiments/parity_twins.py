@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from eigentrack.experiments.provenance import provenance
-from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.models import ModelConfig, SequenceModel, save_model
 from eigentrack.models.storage import write_atomically, write_json
 from eigentrack.spectrum import EigenRange
 from eigentrack.tasks import TrackingTask
@@ -43,6 +43,11 @@ class Twin:
     @property
     def name(self) -> str:
         return f"{self.label} {self.model.eigenvalues}"
+
+    @property
+    def folder(self) -> str:
+        eigenvalues = self.model.eigenvalues
+        return f"{self.label.lower()}_{eigenvalues.low:g}_{eigenvalues.high:g}"
 
 
 @dataclass(frozen=True)
@@ -90,31 +95,36 @@ def twins(seed: int) -> list[Twin]:
     ]
 
 
-def run_twin(twin: Twin, report: Callable[[int, float], None] | None = None) -> Outcome:
+def run_twin(twin: Twin, report: Callable[[int, float], None] | None = None, models: Path | None = None) -> Outcome:
+    """`models`: the trained model is kept in a folder below it."""
     start = time.perf_counter()
     torch.manual_seed(twin.training.seed)
     model = SequenceModel(twin.model)
     train(model, twin.task, twin.training, report)
+    if models is not None:
+        save_model(model, models / twin.folder)
     # the test bits come from a seed that no training run of this experiment uses
     curve = length_curve(model, twin.task, LONGEST, sequences=256, seed=10**6 + twin.training.seed)
     return Outcome(twin, tuple(curve.accuracy.tolist()), time.perf_counter() - start)
 
 
-def run_twins(cells: list[Twin], report: Callable[[int, int, float], None], workers: int = 2) -> list[Outcome]:
+def run_twins(
+    cells: list[Twin], report: Callable[[int, int, float], None], models: Path | None = None, workers: int = 2
+) -> list[Outcome]:
     """Several at a time, one thread each: their tensors are too small for two. `report(number of the twin, step, loss)`."""
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
         steps = manager.Queue()
-        jobs = [pool.submit(_run_by_itself, number, cell, steps) for number, cell in enumerate(cells)]
+        jobs = [pool.submit(_run_by_itself, number, cell, models, steps) for number, cell in enumerate(cells)]
         while not (all(job.done() for job in jobs) and steps.empty()):
             with suppress(queue.Empty):
                 report(*steps.get(timeout=0.1))
         return [job.result() for job in jobs]
 
 
-def _run_by_itself(number: int, twin: Twin, steps: Any) -> Outcome:
+def _run_by_itself(number: int, twin: Twin, models: Path | None, steps: Any) -> Outcome:
     torch.set_num_threads(1)
-    return run_twin(twin, lambda step, loss: steps.put((number, step, loss)))
+    return run_twin(twin, lambda step, loss: steps.put((number, step, loss)), models)
 
 
 def claim_holds(outcomes: list[Outcome]) -> bool:

@@ -19,6 +19,7 @@ from eigentrack.experiments.parity_twins import (
     twins,
     write_report,
 )
+from eigentrack.models import load_model
 from eigentrack.spectrum import EigenRange
 
 
@@ -54,12 +55,14 @@ def test_the_report_says_where_it_comes_from(tmp_path: Path) -> None:
     assert picture.read_bytes()[:4] == b"\x89PNG"
 
 
-def test_twins_side_by_side_are_the_twins_alone() -> None:
+def test_twins_side_by_side_are_the_twins_alone(tmp_path: Path) -> None:
     cells = [replace(cell, training=replace(cell.training, steps=2, warmup=1)) for cell in twins(0)[2:]]
     reports: list[tuple[int, int]] = []
-    together = run_twins(cells, lambda number, step, loss: reports.append((number, step)))
+    together = run_twins(cells, lambda number, step, loss: reports.append((number, step)), tmp_path)
     assert sorted(reports) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert [found.accuracy for found in together] == [run_twin(cell).accuracy for cell in cells]
+    kept = [load_model(tmp_path / name).config for name in ("deltanet_0_1", "deltanet_-1_1")]
+    assert kept == [cell.model for cell in cells]
 
 
 @pytest.mark.slow

@@ -76,5 +76,5 @@ def build_network_room(picker: LanguagePicker, sessions: Sessions) -> None:
         "concurrency_limit": 4,
         "api_visibility": "private",
     }
-    word.input(read_typed, word, [position, reading], **quick)
+    word.change(read_typed, word, [position, reading], **quick)
     position.input(read_at, [word, position], reading, **quick)
