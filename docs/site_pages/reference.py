@@ -25,7 +25,20 @@ PACKAGES = (
     "eigentrack.training",
     "eigentrack.analysis",
 )
-MODULES = {"eigentrack.lm": ("prepare", "corpus", "config", "train", "hugging_face.config", "hugging_face.model", "harness")}
+MODULES = {
+    "eigentrack.lm": (
+        "prepare",
+        "corpus",
+        "config",
+        "train",
+        "language_model",
+        "generation",
+        "perplexity",
+        "harness",
+        "hugging_face.config",
+        "hugging_face.model",
+    )
+}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -34,10 +47,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    for package in PACKAGES:
-        files.append(File.generated(config, page_of(package), content=exports_page(package)))
+    shown = {package: exports(package) for package in PACKAGES}
     for package, modules in MODULES.items():
-        files.append(File.generated(config, page_of(package), content=modules_page(package, modules)))
+        shown[package] = {module: definitions(module) for module in (f"{package}.{name}" for name in modules)}
+    for package, names in shown.items():
+        files.append(File.generated(config, page_of(package), content=reference_page(package, names)))
     return files
 
 
@@ -45,20 +59,18 @@ def page_of(package: str) -> str:
     return f"reference/{package.rpartition('.')[2]}.md"
 
 
-def exports_page(package: str) -> str:
-    """The public names, grouped by the module that defines them; the module's docstring carries the equation."""
-    sections = [f"# {package}", first_paragraph(package)]
-    for module, names in exports(package).items():
+def reference_page(package: str, shown: dict[str, list[str]]) -> str:
+    """The names, grouped by the module that defines them; the module's docstring carries the equation."""
+    sections = [f"# {package}", docstring(package).split("\n\n")[0]]
+    for module, names in shown.items():
         sections += [f"## {module}", as_text(docstring(module)), *(f"::: {module}.{name}" for name in names)]
     return "\n\n".join(sections)
 
 
-def modules_page(package: str, modules: tuple[str, ...]) -> str:
-    sections = [f"# {package}", first_paragraph(package)]
-    for module in (f"{package}.{name}" for name in modules):
-        options = "    options: {show_root_heading: false, show_root_toc_entry: false}"
-        sections += [f"## {module}", f"::: {module}\n{options}"]
-    return "\n\n".join(sections)
+def definitions(module: str) -> list[str]:
+    """Its public functions and classes."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return [node.name for node in syntax_tree(module).body if isinstance(node, kinds) and not node.name.startswith("_")]
 
 
 def exports(package: str) -> dict[str, list[str]]:
@@ -83,10 +95,6 @@ def home(module: str, name: str) -> str:
 def as_text(docstring: str) -> str:
     """Docstrings are aligned by hand, with equations and letters: they are shown as they are written."""
     return "\n".join(f"    {line}".rstrip() for line in docstring.splitlines())
-
-
-def first_paragraph(module: str) -> str:
-    return docstring(module).split("\n\n")[0]
 
 
 def docstring(module: str) -> str:

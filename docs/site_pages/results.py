@@ -1,8 +1,13 @@
-"""Hook of mkdocs: the section Results, a page for each results/*.json, with the command, commit and hardware that made it."""
+"""Hook of mkdocs: the section Results, a page for each results/*.json, with the command, commit and hardware that made it.
+
+What a file is stands in the table of results/README.md; one that is not there is a warning, and a warning is an error.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +15,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results"
+LOG = logging.getLogger("mkdocs.hooks.results")
 PROVENANCE = ("command", "commit", "date", "hardware", "versions")
 LONGEST_LIST = 4  # of numbers in a cell; a longer one is counted
 
@@ -47,12 +53,28 @@ def picture_of(path: Path) -> Path:
 
 
 def index_page() -> str:
+    what = descriptions()
     rows = [
-        {"file": f"[{name_of(path)}]({name_of(path)}.md)", **json.loads(path.read_text()).get("provenance", {})}
+        {
+            "file": f"[{name_of(path)}]({name_of(path)}.md)",
+            "what": what.get(path, ""),
+            **json.loads(path.read_text()).get("provenance", {}),
+        }
         for path in result_files()
     ]
     text = "What was measured, each file with what made it. A command that ends in `.py` is a script of `benchmarks/`."
     return f"# Results\n\n{text}\n\n{table(rows)}"
+
+
+def descriptions() -> dict[Path, str]:
+    """A row of the README: `file.json` and other files | what it is | what makes it."""
+    found: dict[Path, str] = {}
+    for line in (RESULTS / "README.md").read_text().splitlines():
+        if row := re.match(r"\| (`.*?) \| (.*?) \|", line):
+            found |= {RESULTS / name: row[2] for name in re.findall(r"`(.*?)`", row[1])}
+    for path in set(result_files()) - set(found):
+        LOG.warning("results/README.md does not say what %s is: add it to the table", path.relative_to(RESULTS))
+    return found
 
 
 def result_page(path: Path) -> str:

@@ -75,7 +75,8 @@ def _class_rows(language: LanguageClass) -> list[tuple[str, str, str]]:
 def _class_name(name: str) -> str:
     if name.endswith("_trivial"):
         return f"{name[0].upper()}-trivial"
-    return {"ac0": "in AC⁰", "r_omega": "in R^ω", "star_free": "star-free"}.get(name, name.replace("_", " "))
+    names = {"ac0": "in AC⁰", "r_omega": "in R^ω", "star_free": "star-free", "two_groups_only": "2-groups only"}
+    return names.get(name, name.replace("_", " "))
 
 
 def _cascade(view: LanguageView) -> str:

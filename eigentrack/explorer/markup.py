@@ -17,11 +17,12 @@ _DRAWING = threading.Lock()  # matplotlib's text layout is not made for several 
 # white sheets with dark ink, whatever the browser's theme
 STYLE = """
 .sheet {background: #fff; color: #1f2430; padding: .6rem 1rem; border-radius: 8px; overflow-x: auto}
-.sheet h3 {margin: .9rem 0 .3rem; font-size: 1.05rem; color: #1f2430}
-.sheet p {margin: .3rem 0; color: #1f2430}
-.sheet table {border-collapse: collapse; margin: .4rem 0; font-size: .9rem; color: #1f2430}
+.sheet h3, .sheet p, .sheet b, .sheet tbody, .sheet tr, .sheet td, .sheet th {color: inherit}
+.sheet h3 {margin: .9rem 0 .3rem; font-size: 1.05rem}
+.sheet p {margin: .3rem 0}
+.sheet table {border-collapse: collapse; margin: .4rem 0; font-size: .9rem; color: inherit}
 .sheet td, .sheet th {border: 1px solid #d4d7de; padding: .2rem .6rem; text-align: left; vertical-align: top}
-.sheet td:first-child {white-space: nowrap}
+.sheet .facts td:first-child {white-space: nowrap}
 .sheet th {background: #eef1f6; font-weight: 600}
 .sheet .yes, .sheet .can {color: #146c2e; font-weight: 600}
 .sheet .no, .sheet .cannot {color: #b3261e; font-weight: 600}
@@ -59,7 +60,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], marked: int | N
 
     top = f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>" if head else ""
     body = "".join(f"<tr>{''.join(cell(*entry) for entry in enumerate(row))}</tr>" for row in rows)
-    return f"<table>{top}{body}</table>"
+    return f"<table class='{'' if head else 'facts'}'>{top}{body}</table>"
 
 
 def picture(figure: Figure, caption: str) -> str:

@@ -35,10 +35,9 @@ class Server:
             self.port = free.getsockname()[1]
         self.home, self.address = home, f"http://127.0.0.1:{self.port}"
         command = [sys.executable, "-m", "eigentrack", "explore", "--no-browser", "--port", str(self.port)]
-        self.log = (home / "log").open("w+")
-        self.process = subprocess.Popen(
-            command, stdout=self.log, stderr=self.log, env={**os.environ, "TMPDIR": str(home), "OMP_NUM_THREADS": "1"}
-        )
+        environment = {**os.environ, "TMPDIR": str(home), "OMP_NUM_THREADS": "1"}
+        with (home / "log").open("w") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         wait_until(lambda: self.address in self.said() or self.process.poll() is not None)
         assert self.process.poll() is None, self.said()
 
@@ -52,7 +51,6 @@ class Server:
     def close(self) -> None:
         self.process.terminate()
         self.process.wait(30)
-        self.log.close()
 
 
 def wait_until(holds, seconds: float = 60) -> None:
@@ -102,8 +100,8 @@ def page(browser, server) -> Iterator:
     assert "Traceback" not in server.said()
 
 
-def open_page(browser, server):
-    opened = browser.new_page(viewport={"width": 1280, "height": 1000}, accept_downloads=True)
+def open_page(browser, server, **options):
+    opened = browser.new_page(viewport={"width": 1280, "height": 1000}, accept_downloads=True, **options)
     opened.set_default_timeout(PATIENCE)
     opened.goto(server.address)
     opened.wait_for_selector("#explain")
@@ -144,6 +142,24 @@ def test_a_language_is_explained_and_a_bad_one_refused(page, tmp_path):
     assert "arXiv 2411.12537" in said
     assert page.locator("#language-answer svg circle").count() == 3  # two states, one of them accepting
     picture(page, "language", 1500, tmp_path)
+    page.get_by_label("group", exact=True).check()
+    page.click("#explain")
+    wait_for_text(page, "language-answer", "the letters generate the group S3, solvable")
+    page.get_by_label("named language", exact=True).check()
+    page.click("#explain")
+    wait_for_text(page, "language-answer", "parity: an even number of 1s")
+
+
+BRIGHTEST_INK = """sheet => Math.max(...[...sheet.querySelectorAll("h3, p, b, th, td")].map(
+    part => Math.max(...getComputedStyle(part).color.match(/\\d+/g).slice(0, 3).map(Number))))"""
+
+
+def test_the_sheets_can_be_read_in_a_dark_browser(browser, server):
+    opened = open_page(browser, server, color_scheme="dark")
+    opened.click("#explain")
+    wait_for_text(opened, "language-answer", "Classes")
+    assert opened.locator("#language-answer .sheet").evaluate(BRIGHTEST_INK) < 200  # of 255, on white
+    opened.close()
 
 
 def test_a_network_is_compiled_watched_and_taken_home(page, tmp_path):
