@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from eigentrack.automata.spelling import split_word
 from eigentrack.cli.automaton import (
     Alphabet,
     DfaFile,
@@ -20,7 +21,6 @@ from eigentrack.cli.automaton import (
     check_limit,
     image_limit_or_default,
     read_automaton,
-    split_word,
 )
 from eigentrack.cli.console import AsJson, err, out
 from eigentrack.cli.drawing import check_drawing, draw_automaton

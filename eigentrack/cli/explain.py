@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 from rich.padding import Padding
 
+from eigentrack.automata.class_words import CLASS_IN_WORDS
 from eigentrack.cli.automaton import (
     Alphabet,
     DfaFile,
@@ -34,20 +35,6 @@ _HEADINGS = {
     "can": "can recognise it, at every length",
     "cannot": "cannot",
     "unknown": "unknown",
-}
-_IN_WORDS = {
-    "star_free": "star-free (no counting)",
-    "group": "a group: every letter permutes the states",
-    "solvable": "solvable: all its groups are",
-    "two_groups_only": "2-groups only",
-    "commutative": "commutative: the order of letters does not matter",
-    "r_trivial": "R-trivial",
-    "l_trivial": "L-trivial",
-    "j_trivial": "J-trivial: piecewise testable",
-    "definite": "definite: the last few letters decide",
-    "reverse_definite": "reverse definite: the first few letters decide",
-    "ac0": "in AC⁰",
-    "r_omega": "in R^ω",
 }
 
 
@@ -132,7 +119,9 @@ def _print_language(dfa: DFA, language: LanguageClass) -> None:
     out.print(f"{escape(language.summary)}\n", highlight=False)
     for name, holds in language.classes.items():
         why = f": {language.witnesses[name]}" if name in language.witnesses else ""
-        out.print(f"  {'[green]yes[/green]' if holds else '[red]no[/red] '} {_IN_WORDS[name]}{escape(why)}", highlight=False)
+        out.print(
+            f"  {'[green]yes[/green]' if holds else '[red]no[/red] '} {CLASS_IN_WORDS[name]}{escape(why)}", highlight=False
+        )
 
 
 def _print_verdicts(judged: tuple[Verdict, ...]) -> None:

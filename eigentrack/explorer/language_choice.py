@@ -37,10 +37,3 @@ class LanguageChoice:
         if self.kind == NAMED:
             return f"{self.name}: {LANGUAGES[self.name][0]}" if self.name in LANGUAGES else self.name
         return self.name if self.kind == REGEX else f"the word problem of {self.name}, letters: {self.letters}"
-
-
-def split_word(text: str, letters: tuple[str, ...]) -> list[str]:
-    """Letter by letter; where letters have several characters, as those of groups do, by commas."""
-    if all(len(letter) == 1 for letter in letters):
-        return list(text)
-    return [part.strip() for part in text.split(",")] if text.strip() else []

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from eigentrack.automata import DFA, LanguageClass, cascade, classify
+from eigentrack.automata.class_words import CLASS_IN_WORDS
 from eigentrack.explorer.automaton_drawing import draw_automaton
 from eigentrack.explorer.language_choice import LanguageChoice
 from eigentrack.explorer.markup import heading, paragraph, sheet, table
@@ -67,16 +68,9 @@ def _sentence(summary: str) -> str:
 
 def _class_rows(language: LanguageClass) -> list[tuple[str, str, str]]:
     return [
-        (_class_name(name), "yes" if holds else "no", language.witnesses.get(name, ""))
+        (CLASS_IN_WORDS[name], "yes" if holds else "no", language.witnesses.get(name, ""))
         for name, holds in language.classes.items()
     ]
-
-
-def _class_name(name: str) -> str:
-    if name.endswith("_trivial"):
-        return f"{name[0].upper()}-trivial"
-    names = {"ac0": "in AC⁰", "r_omega": "in R^ω", "star_free": "star-free", "two_groups_only": "2-groups only"}
-    return names.get(name, name.replace("_", " "))
 
 
 def _cascade(view: LanguageView) -> str:

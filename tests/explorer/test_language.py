@@ -6,8 +6,9 @@ from html import unescape
 import pytest
 
 from eigentrack.automata import regex_dfa
+from eigentrack.automata.spelling import split_word
 from eigentrack.explorer.automaton_drawing import MOST_STATES, draw_automaton
-from eigentrack.explorer.language_choice import GROUP, NAMED, REGEX, LanguageChoice, split_word
+from eigentrack.explorer.language_choice import GROUP, NAMED, REGEX, LanguageChoice
 from eigentrack.explorer.language_view import show_language, view_language
 from eigentrack.expressivity import STANDARD
 
