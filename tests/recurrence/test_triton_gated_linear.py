@@ -17,6 +17,7 @@ from torch import Tensor
 
 from eigentrack.recurrence import gated_linear
 from tests.closeness import TOLERANCE, relative_error
+from tests.recurrence.graph_replay import assert_a_graph_replays
 
 ON_GPU = torch.cuda.is_available()
 pytestmark = [
@@ -249,16 +250,4 @@ def test_a_cuda_graph_replays_it(time: int, channel: bool) -> None:
         y, last = gated_linear(*leaves[:4], initial_state=leaves[4], backend="triton")
         return y, last, *torch.autograd.grad(y.sum() + last.sum(), leaves)
 
-    expected = [x.detach().clone() for x in run()]  # a graph kept alive would tie the leaves to this stream
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        run()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        found = run()
-    for x in found:
-        x.detach().fill_(torch.nan)
-    graph.replay()
-    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert_a_graph_replays(run)

@@ -20,6 +20,7 @@ from torch import Tensor
 from eigentrack.recurrence import selective_scan
 from eigentrack.spectrum import EigenRange
 from tests.closeness import TOLERANCE, relative_error
+from tests.recurrence.graph_replay import assert_a_graph_replays
 
 ON_GPU = torch.cuda.is_available()
 pytestmark = [
@@ -297,16 +298,4 @@ def test_a_cuda_graph_replays_it(time: int) -> None:
         y, last = run("triton", case, list(leaves))
         return y, last, *torch.autograd.grad(y.sum() + last.sum(), leaves)
 
-    expected = [x.detach().clone() for x in step()]  # a graph kept alive would tie the leaves to this stream
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        found = step()
-    for x in found:
-        x.detach().fill_(torch.nan)
-    graph.replay()
-    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert_a_graph_replays(step)

@@ -1,0 +1,25 @@
+"""What an op must give when a CUDA graph replays it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def assert_a_graph_replays(run: Callable[[], tuple[Tensor, ...]]) -> None:
+    """Captured and replayed over poisoned memory, it gives the same bits as when it is called."""
+    expected = [x.detach().clone() for x in run()]  # a graph kept alive would tie the leaves to this stream
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = run()
+    for x in found:
+        x.detach().fill_(torch.nan)
+    graph.replay()
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
