@@ -20,7 +20,7 @@ def bits_and_answers(length: int = LENGTH) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("backend", ["reference", "chunked"])
+@pytest.mark.parametrize("backend", [pytest.param("reference", marks=pytest.mark.slow), "chunked"])
 @every_dtype
 @every_solution
 def test_right_at_every_position(name: str, dtype: torch.dtype, backend: str) -> None:
