@@ -6,7 +6,7 @@ and saturates. Linear layers bear no ε > 0 unless the last few letters decide t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from eigentrack.analysis.subject import Subject, model_mixers
 from eigentrack.compiler.boxed_network import BoxedNetwork
 from eigentrack.compiler.boxes import BoxCertificate, Undecided, find_boxes
 from eigentrack.compiler.interval import Interval, Unbounded
-from eigentrack.compiler.robustness import answer_margins, largest_proved
+from eigentrack.compiler.robustness import EMPTY_WORD, answer_margins, largest_proved
 from eigentrack.layers import Convolution, LinearMixer
 
 MOST_BOXES = 1000
@@ -46,7 +46,10 @@ def certified_noise(subject: Subject) -> CertifiedNoise:
 
 
 def subject_boxes(subject: Subject, epsilon: float) -> BoxCertificate | Undecided:
-    """A box of joint states, or several, for every state of the machine that the network should be."""
+    """A box of joint states, or several, for every state of the machine that the network should be.
+
+    The answer after the opening's last token, which is that to the empty word, must be certain, too.
+    """
     if subject.tokens_per_letter != 1:
         raise ValueError("boxes are found for networks that read one token a letter")
     network, machine = BoxedNetwork(subject.model), subject.machine
@@ -56,11 +59,15 @@ def subject_boxes(subject: Subject, epsilon: float) -> BoxCertificate | Undecide
         logits, after = network.step(spelling[letters], boxes)
         return after, answer_margins(logits[:, : machine.classes], outputs[targets])
 
-    start = network.start
+    start, margin = network.start, np.inf
     try:
         for token in subject.opening:
-            _, after = network.step(np.array([token]), start)
+            logits, after = network.step(np.array([token]), start)
             start = after.inflated(epsilon)
+            margin = float(answer_margins(logits[:, : machine.classes], outputs[[machine.start]])[0])
     except Unbounded as reason:
         return Undecided(str(reason))
-    return find_boxes(step, start, machine.start, machine.transitions, epsilon, MOST_BOXES)
+    if not margin > 0:
+        return Undecided(EMPTY_WORD)
+    found = find_boxes(step, start, machine.start, machine.transitions, epsilon, MOST_BOXES)
+    return found if isinstance(found, Undecided) else replace(found, margin=min(found.margin, margin))

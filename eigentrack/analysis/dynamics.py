@@ -79,11 +79,8 @@ def prove_robust(dynamics: Dynamics, epsilon: float) -> BoxCertificate | Undecid
 
 
 def recheck(dynamics: Dynamics, certificate: BoxCertificate) -> Undecided | None:
-    """None if the certificate proves what it says about these dynamics, the start included."""
-    own = certificate.boxes[np.array(certificate.labels) == dynamics.start_label]
-    if not bool(dynamics.start.within(own).any()):
-        return Undecided("the start lies in no box of its state")
-    return check_boxes(dynamics.step, certificate, dynamics.transitions)
+    """None if the certificate proves what it says about these dynamics."""
+    return check_boxes(dynamics.step, dynamics.start, dynamics.start_label, dynamics.transitions, certificate)
 
 
 def decide(dynamics: Dynamics, epsilon: float) -> Properties | Undecided:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from eigentrack.analysis.snap import Snapped, snap_to_exact
 from eigentrack.analysis.spectra import LayerSpectrum, layer_spectra, sampled_words
 from eigentrack.analysis.state_geometry import LOOKS, Geometry, merging_time, state_geometry
 from eigentrack.analysis.subject import Subject
+from eigentrack.models.plain_json import plain_json
 
 Progress = Callable[[str, int, int], None]  # what is looked at, how much of it is done, of how much
 
@@ -58,7 +58,7 @@ class Inspection:
 
     def to_json(self) -> dict[str, Any]:
         values = dataclasses.asdict(dataclasses.replace(self, snapped=None))
-        return _plain({**values, "snapped": None if self.snapped is None else self.snapped.to_json()})
+        return plain_json({**values, "snapped": None if self.snapped is None else self.snapped.to_json()})
 
 
 def inspect_network(loaded: Loaded, *, longest: int, seed: int, progress: Progress) -> Inspection:
@@ -155,16 +155,3 @@ def _precisions(subject: Subject, longest: int, seed: int, progress: Progress) -
     found = precision_sweep(subject, patterns, longest, seed=seed, progress=report)
     progress("precisions", 5 * longest, 5 * longest)
     return found
-
-
-def _plain(value: Any) -> Any:
-    """JSON knows no complex numbers and no infinities."""
-    if isinstance(value, complex):
-        return [value.real, value.imag]
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -99,24 +99,22 @@ def verify_command(folder: Folder, state_limit: StateLimit = 200_000, as_json: A
 
     Example: eigentrack verify net
     """
-    from eigentrack.compiler import load_compiled, verify
+    from eigentrack.compiler import verify
 
     check_limit("--state-limit", state_limit)
     with err.status("proving ..."):
-        found, differences = verify(folder, state_limit)
-        robustness = load_compiled(folder).robustness
-    holds = found.holds and not differences
+        found = verify(folder, state_limit)
     if as_json:
-        result = {"holds": holds, "differences": differences, "certificate": found.to_json()}
-        out.print_json(json.dumps({**result, "robustness": None if robustness is None else robustness.to_json()}))
+        robustness = None if found.robustness is None else found.robustness.to_json()
+        result = {"holds": found.holds, "differences": found.differences, "certificate": found.certificate.to_json()}
+        out.print_json(json.dumps({**result, "robustness": robustness}))
     else:
-        for difference in differences:
+        for difference in found.differences:
             out.print(f"[red]differs[/red]: {escape(difference)}", highlight=False, soft_wrap=True)
-        _print_certificate(found)
-        if holds:
-            _print_robustness(robustness)
-        out.print("verified" if holds else "[red]not verified[/red]", highlight=False)
-    if not holds:
+        _print_certificate(found.certificate)
+        _print_robustness(found.robustness)
+        out.print("verified" if found.holds else "[red]not verified[/red]", highlight=False)
+    if not found.holds:
         raise typer.Exit(1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +41,7 @@ def inspect(
     from eigentrack.analysis.page import EXACT, summary_rows, write_inspection
     from eigentrack.experiments.provenance import provenance
 
-    if not longest >= 1 or longest != int(longest):
+    if not 1 <= longest < math.inf or longest != int(longest):
         raise ValueError(f"--longest {longest:g} must be a whole number of letters, at least 1")
     check_device(device)
     target = folder or checkpoint

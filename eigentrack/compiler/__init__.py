@@ -7,6 +7,7 @@ from eigentrack.compiler.choice import Choice as Choice
 from eigentrack.compiler.choice import choose_plan as choose_plan
 from eigentrack.compiler.compiled import DTYPES as DTYPES
 from eigentrack.compiler.compiled import Compiled as Compiled
+from eigentrack.compiler.compiled import Verification as Verification
 from eigentrack.compiler.compiled import compile_network as compile_network
 from eigentrack.compiler.compiled import load_compiled as load_compiled
 from eigentrack.compiler.compiled import save_compiled as save_compiled

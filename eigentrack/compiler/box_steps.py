@@ -21,9 +21,9 @@ def slstm_boxes(gates: Interval, recurrent: Array, state: Cell, floats: Arithmet
     c, n, h, m = state
     z, i, f, o = _gates(gates, recurrent, h, floats)
     kept = floats.plus(floats.log_sigmoid(f), m)
-    m = floats.largest(kept, i)
-    # m is the larger of both, so neither weight exceeds 1, whatever the intervals say
-    keep, write = (_at_most_one(floats.exp(floats.plus(part, -m))) for part in (kept, i))
+    m = floats.maximum(kept, i)
+    # m is the larger of both, so no exponent exceeds 0 and no weight 1, whatever the intervals say
+    keep, write = (_at_most(1.0, floats.exp(_at_most(0.0, floats.plus(part, -m)))) for part in (kept, i))
     c = floats.plus(floats.times(keep, c), floats.times(write, floats.tanh(z)))
     n = floats.plus(floats.times(keep, n), write)
     return c, n, floats.divided(floats.times(floats.sigmoid(o), c), n), m
@@ -52,5 +52,5 @@ def _gates(gates: Interval, recurrent: Array, h: Interval, floats: Arithmetic) -
     return tuple(whole[:, :, gate] for gate in range(4))
 
 
-def _at_most_one(x: Interval) -> Interval:
-    return Interval(np.minimum(x.low, 1.0), np.minimum(x.high, 1.0))
+def _at_most(most: float, x: Interval) -> Interval:
+    return Interval(np.minimum(x.low, most), np.minimum(x.high, most))

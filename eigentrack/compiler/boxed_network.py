@@ -74,7 +74,7 @@ class BoxedNetwork:
         for parts in self._begin:
             layer = []
             for part in parts:
-                layer.append(boxes[:, first : first + part.numel()].reshape(-1, *part.shape[1:]))
+                layer.append(boxes[:, first : first + part.numel()].reshape(len(boxes.low), *part.shape[1:]))
                 first += part.numel()
             layers.append(layer)
         return layers
@@ -96,7 +96,8 @@ class BoxedNetwork:
 
 
 def float_arithmetic(dtype: torch.dtype) -> Arithmetic:
-    return Arithmetic(torch.finfo(dtype).eps / 2, torch.finfo(dtype).tiny)
+    floats = torch.finfo(dtype)
+    return Arithmetic(floats.eps / 2, floats.tiny, floats.max)
 
 
 def numbers(tensor: Tensor) -> Array:
@@ -123,10 +124,8 @@ def _convolution(network: BoxedNetwork, layer: Convolution, x: Interval, state: 
     now = network.linear(layer.in_proj, x)
     seen = Interval.joined([window, now.reshape(-1, 1, now.shape[-1])], axis=1)  # [N, width, channels]
     weight = network.weight(layer.convolution.weight)  # [channels, width]
-    y = network.floats.times(seen[:, 0], Interval.at(weight[:, 0]))
-    for lag in range(1, layer.convolution.width):
-        y = network.floats.plus(y, network.floats.times(seen[:, lag], Interval.at(weight[:, lag])))
-    return network.linear(layer.out_proj, y), [seen[:, 1:]]
+    y = network.floats.affine_by_head(seen.swapped(1, 2), weight[:, None, None])  # a filter for each channel
+    return network.linear(layer.out_proj, y.reshape(-1, len(weight))), [seen[:, 1:]]
 
 
 _MIXERS: dict[type[Mixer], Callable[[BoxedNetwork, Any, Interval, Parts], tuple[Interval, Parts]]] = {

@@ -41,6 +41,8 @@ class BoxCertificate:
     def __post_init__(self) -> None:
         if self.epsilon < 0:
             raise ValueError(f"epsilon={self.epsilon:g} must be at least 0")
+        if not self.labels:
+            raise ValueError("a certificate needs at least one box")
         if not len(self.boxes.low) == len(self.labels) == len(self.successors):
             raise ValueError("a certificate needs a label and a row of successors for every box")
         if not all(0 <= into < len(self.labels) for row in self.successors for into in row):
@@ -83,9 +85,13 @@ def find_boxes(
     return Undecided(f"the boxes still grow after {MOST_ROUNDS} rounds")
 
 
-def check_boxes(step: BoxStep, certificate: BoxCertificate, transitions: Transitions) -> Undecided | None:
-    """The proof by itself, without the search: None if every condition holds for these boxes."""
+def check_boxes(
+    step: BoxStep, start: Interval, start_label: int, transitions: Transitions, certificate: BoxCertificate
+) -> Undecided | None:
+    """The proof by itself, without the search: None if the start [1, D] and these boxes meet every condition."""
     boxes, labels = certificate.boxes, certificate.labels
+    if not bool(start.within(boxes[np.array(labels) == start_label]).any()):
+        return Undecided("the start lies in no box of its state")
     for i, label in enumerate(labels):
         if any(labels[j] != label for j in np.flatnonzero(boxes.meets(boxes[i : i + 1]))):
             return Undecided(f"box {i} touches a box of another state", None, label)

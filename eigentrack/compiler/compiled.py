@@ -22,7 +22,7 @@ from eigentrack.compiler.choice import Choice, parameters
 from eigentrack.compiler.closure import TooManyJointStates
 from eigentrack.compiler.network import build_network
 from eigentrack.compiler.plan import Plan
-from eigentrack.compiler.robustness import Robustness, certify_robust, confirm_robust
+from eigentrack.compiler.robustness import CANDIDATES, Robustness, certify_robust, confirm_robust
 from eigentrack.models import SequenceModel, load_model, save_model
 from eigentrack.models.storage import write_json
 
@@ -122,26 +122,37 @@ def load_compiled(folder: Path) -> Compiled:
     return Compiled(model, dfa, Alphabet(len(dfa.letters), tokens_per_letter), summary, certificate, robustness)
 
 
-def verify(folder: Path, state_limit: int = STATE_LIMIT) -> tuple[Certificate, list[str]]:
-    """Proves the network anew: the certificate found, and in what it differs from the one in the folder."""
+@dataclass(frozen=True)
+class Verification:
+    """What was proved anew, and in what it differs from what the folder says; no robustness where the folder claims none."""
+
+    certificate: Certificate
+    robustness: Robustness | None
+    differences: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        return self.certificate.holds and not self.differences
+
+
+def verify(folder: Path, state_limit: int = STATE_LIMIT) -> Verification:
+    """Proves the network anew, from its files alone."""
     compiled = load_compiled(folder)
     prove = certify if compiled.certificate.length_bound is None else certify_up_to_a_length
     found = prove(compiled.model, compiled.dfa, compiled.alphabet, state_limit)
     found = replace(found, plan_sha256=json_hash(compiled.summary))
-    claimed, proved = compiled.certificate.to_json(), found.to_json()
-    return found, [
-        f"{name} is {proved[name]}, the certificate says {claimed[name]}" for name in proved if proved[name] != claimed[name]
-    ] + _robustness_differences(compiled)
+    differences = _differences(found.to_json(), compiled.certificate.to_json(), "the certificate")
+    claimed, robustness = compiled.robustness, None
+    if claimed is not None:
+        # where none was proved, the obstacle is that of the smallest candidate
+        epsilon = claimed.epsilon or CANDIDATES[-1]
+        robustness = confirm_robust(compiled.model, compiled.dfa, compiled.alphabet, epsilon)
+        differences += _differences(robustness.to_json(), claimed.to_json(), ROBUSTNESS)
+    return Verification(found, robustness, tuple(differences))
 
 
-def _robustness_differences(compiled: Compiled) -> list[str]:
-    claimed = compiled.robustness
-    if claimed is None or claimed.epsilon == 0:  # nothing is claimed
-        return []
-    found = confirm_robust(compiled.model, compiled.dfa, compiled.alphabet, claimed.epsilon)
-    return (
-        [f"an error of {claimed.epsilon:g} in every step is not proved to be borne: {found.obstacle}"] if found.obstacle else []
-    )
+def _differences(proved: dict[str, Any], claimed: dict[str, Any], where: str) -> list[str]:
+    return [f"{name} is {proved[name]}, {where} says {claimed[name]}" for name in proved if proved[name] != claimed[name]]
 
 
 def _read(path: Path) -> Any:

@@ -2,7 +2,8 @@
 
 Two kinds of rounding are enclosed. That of this file's own float64: sums of n products by γ_n Σ|w||x|, functions by a few units
 in the last place. And that of the network, whose floats have the unit roundoff u and flush what is below `tiny`: every result r
-may be off by a few u|r| + tiny, in any order of summation. u = 0 asks about exact real numbers.
+may be off by a few u|r| + tiny, in any order of summation. u = 0 asks about exact real numbers. Where a value might exceed the
+largest float, it might be inf in the network, and nan after that: there is no interval for it, and Unbounded is raised.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
-OWN_UNIT = 2.0**-53
+OWN_UNIT, OWN_LARGEST = 2.0**-53, float(np.finfo(np.float64).max)
 FUNCTION_ERROR = 8  # units of roundoff by which a library's exp, tanh … may be off
+NOWHERE = np.zeros((), dtype=bool), np.zeros((), dtype=bool)
 SILU_AT, SILU_LEAST = -1.2784645427610738, -0.2784645427610739  # where x σ(x) is least, and a bound from below
+
+_unwarned = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # inf and nan are refused, not warned of
 
 
 class Unbounded(ValueError):
@@ -60,6 +65,10 @@ class Interval:
     def reshape(self, *shape: int) -> Interval:
         return Interval(self.low.reshape(shape), self.high.reshape(shape))
 
+    def swapped(self, one: int, other: int) -> Interval:
+        return Interval(self.low.swapaxes(one, other), self.high.swapaxes(one, other))
+
+    @_unwarned
     def inflated(self, by: float) -> Interval:
         if by == 0:
             return self
@@ -68,11 +77,11 @@ class Interval:
     def hull(self, other: Interval) -> Interval:
         return Interval(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
-    def within(self, other: Interval) -> NDArray[np.bool_]:
+    def within(self, other: Interval) -> Mask:
         """Row by row: does every entry lie in that of the other?"""
         return np.all((other.low <= self.low) & (self.high <= other.high), axis=-1)
 
-    def meets(self, other: Interval) -> NDArray[np.bool_]:
+    def meets(self, other: Interval) -> Mask:
         """Row by row: have they a point in common?"""
         return np.all((self.low <= other.high) & (other.low <= self.high), axis=-1)
 
@@ -82,10 +91,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Of the network that is enclosed: unit roundoff, and the size below which numbers may become 0."""
+    """Of the network that is enclosed: unit roundoff, the size below which numbers may become 0, and that above which inf."""
 
     unit: float = 0.0
     tiny: float = 0.0
+    largest: float = OWN_LARGEST
 
     def affine(self, x: Interval, weight: Array, bias: Array | None = None) -> Interval:
         """x [..., n], weight [m, n], bias [m] → [..., m]."""
@@ -95,32 +105,39 @@ class Arithmetic:
         """x [N, H, n], weight [H, g, m, n] → [N, H, g, m]."""
         return self._linear(lambda vector, matrix: (matrix @ vector[:, :, None, :, None])[..., 0], x, weight, 0.0)
 
+    @_unwarned
     def _linear(self, product: Callable[[Array, Array], Array], x: Interval, weight: Array, bias: Array | float) -> Interval:
-        positive, negative = np.maximum(weight, 0), np.minimum(weight, 0)
-        low = product(x.low, positive) + product(x.high, negative) + bias
-        high = product(x.high, positive) + product(x.low, negative) + bias
         size = product(np.maximum(np.abs(x.low), np.abs(x.high)), np.abs(weight)) + np.abs(bias)
         terms = weight.shape[-1] + 3
         rounding = terms * (2 * OWN_UNIT + self.unit)
         if rounding >= 1:
             raise Unbounded(f"a sum of {terms} terms has no bound in floats of unit roundoff {self.unit:g}")
         error = rounding / (1 - rounding) * size + terms * self.tiny
+        self._refuse_beyond_largest(size + error)  # no partial sum is larger, in any order
+        positive, negative = np.maximum(weight, 0), np.minimum(weight, 0)
+        low = product(x.low, positive) + product(x.high, negative) + bias
+        high = product(x.high, positive) + product(x.low, negative) + bias
         return Interval(np.nextafter(low - error, -np.inf), np.nextafter(high + error, np.inf))
 
+    @_unwarned
     def plus(self, x: Interval, y: Interval) -> Interval:
-        return self._rounded(x.low + y.low, x.high + y.high, 1)
+        """An end of -inf, as the scale of an empty sLSTM memory has, stays where it is."""
+        empty = np.isneginf(x.low) | np.isneginf(y.low), np.isneginf(x.high) | np.isneginf(y.high)
+        return self._rounded(x.low + y.low, x.high + y.high, 1, empty)
 
+    @_unwarned
     def times(self, x: Interval, y: Interval) -> Interval:
         corners = x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high
         return self._rounded(np.minimum.reduce(corners), np.maximum.reduce(corners), 1)
 
+    @_unwarned
     def divided(self, x: Interval, y: Interval) -> Interval:
         if not bool((y.low > 0).all()):
             raise Unbounded("a divisor's interval reaches down to 0")
         corners = x.low / y.low, x.low / y.high, x.high / y.low, x.high / y.high
         return self._rounded(np.minimum.reduce(corners), np.maximum.reduce(corners), 1)
 
-    def largest(self, x: Interval, y: Interval) -> Interval:
+    def maximum(self, x: Interval, y: Interval) -> Interval:
         return Interval(np.maximum(x.low, y.low), np.maximum(x.high, y.high))
 
     def exp(self, x: Interval) -> Interval:
@@ -138,18 +155,22 @@ class Arithmetic:
     def softplus(self, x: Interval) -> Interval:
         return -self.log_sigmoid(-x)
 
+    @_unwarned
     def silu(self, x: Interval) -> Interval:
         ends = x.low * _sigmoid(x.low), x.high * _sigmoid(x.high)
         low, high = np.minimum(*ends), np.maximum(*ends)
         low = np.where((x.low <= SILU_AT + 1e-6) & (x.high >= SILU_AT - 1e-6), SILU_LEAST, low)
         return self._rounded(low, high, FUNCTION_ERROR)
 
+    @_unwarned
     def rms_norm(self, x: Interval, weight: Array, eps: float) -> Interval:
         """x_i / √(mean x² + eps) · weight_i, which rises with x_i and falls in modulus with the other entries."""
         n = x.shape[-1]
         squares = np.square(x.low), np.square(x.high)
         least = np.where((x.low <= 0) & (x.high >= 0), 0.0, np.minimum(*squares))
         most = np.maximum(*squares)
+        self._refuse_beyond_largest(most.sum(-1) * (1 + n * (2 * OWN_UNIT + self.unit)))
+        self._refuse_beyond_largest(1 / np.sqrt(least.sum(-1) / n + eps))
         other_least = np.maximum(0.0, (least.sum(-1, keepdims=True) - least) * (1 - 4 * n * OWN_UNIT))
         other_most = (most.sum(-1, keepdims=True) - most) * (1 + 4 * n * OWN_UNIT)
 
@@ -159,14 +180,23 @@ class Arithmetic:
         low, high = end(x.low, other_most, other_least), end(x.high, other_least, other_most)
         return self.times(self._rounded(low, high, FUNCTION_ERROR + n), Interval.at(weight))
 
+    @_unwarned
     def _rising(self, function: Callable[[Array], Array], x: Interval, least: float, most: float) -> Interval:
         """A function that rises, with values between `least` and `most`, in floats as well."""
         found = self._rounded(function(x.low), function(x.high), FUNCTION_ERROR)
         return Interval(np.clip(found.low, least, most), np.clip(found.high, least, most))
 
-    def _rounded(self, low: Array, high: Array, errors: int) -> Interval:
+    def _rounded(self, low: Array, high: Array, errors: int, empty: tuple[Mask, Mask] = NOWHERE) -> Interval:
+        """`empty`: which low and which high ends are -inf, and rightly so."""
         share = errors * (2 * OWN_UNIT + self.unit)
-        return Interval(_shifted(low, -share, -self.tiny, -np.inf), _shifted(high, share, self.tiny, np.inf))
+        ends = _shifted(low, -share, -self.tiny, -np.inf), _shifted(high, share, self.tiny, np.inf)
+        for end, rightly in zip(ends, empty, strict=True):
+            self._refuse_beyond_largest(np.where(rightly, 0.0, end))
+        return Interval(*ends)
+
+    def _refuse_beyond_largest(self, values: Array) -> None:
+        if not bool((np.abs(values) <= self.largest).all()):  # nan is refused, too
+            raise Unbounded(f"a value may exceed {self.largest:.3g}, the largest float")
 
 
 def _shifted(end: Array, share: float, by: float, towards: float) -> Array:

@@ -8,6 +8,7 @@ spare.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from eigentrack.models import SequenceModel
 
 CANDIDATES = tuple(float(f"{2 ** (-quarters / 4):.3g}") for quarters in range(1, 41))  # largest first
 MOST_BOXES = 20_000
+EMPTY_WORD = "the answer to the empty word is not certain"
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,13 @@ class Robustness:
     @classmethod
     def from_json(cls, values: Any) -> Robustness:
         fields = {item.name for item in dataclasses.fields(cls)}
-        if not isinstance(values, dict) or set(values) != fields or not isinstance(values["epsilon"], (int, float)):
+        if not isinstance(values, dict) or set(values) != fields:
             raise ValueError(f"a robustness certificate must hold exactly {', '.join(sorted(fields))}")
+        for name, kind in (("epsilon", float), ("boxes", int), ("margin", float), ("obstacle", str)):
+            if type(values[name]) is not kind:  # a bool is an int, but no number of boxes
+                raise ValueError(f"{name}={values[name]!r} in a robustness certificate must be of type {kind.__name__}")
+        if not 0 <= values["epsilon"] < math.inf:
+            raise ValueError(f"epsilon={values['epsilon']} in a robustness certificate must be finite and at least 0")
         return cls(**values)
 
 
@@ -50,27 +57,36 @@ def network_boxes(model: SequenceModel, dfa: DFA, alphabet: Alphabet, epsilon: f
     """Boxes of joint states, one or more for every state of the automaton, that prove this ε."""
     if alphabet.tokens_per_letter != 1:
         raise ValueError("boxes are found for networks that read one token a letter")
-    network, step = _box_step(model)
-    try:
-        begun, margins = step(np.array([alphabet.begin]), network.start, np.array([dfa.start]))
-    except Unbounded as reason:
-        return Undecided(str(reason))
-    if not margins[0] > 0:
-        return Undecided("the answer to the empty word is not certain")
-    found = find_boxes(step, begun.inflated(epsilon), dfa.start, dfa.transitions, epsilon, MOST_BOXES)
+    begun = _begin(model, dfa, alphabet)
+    if isinstance(begun, Undecided):
+        return begun
+    found = find_boxes(begun.step, begun.state.inflated(epsilon), dfa.start, dfa.transitions, epsilon, MOST_BOXES)
     if isinstance(found, Undecided):
         return found
-    return dataclasses.replace(found, margin=min(found.margin, float(margins[0])))
+    return dataclasses.replace(found, margin=min(found.margin, begun.margin))
 
 
-def _box_step(model: SequenceModel) -> tuple[BoxedNetwork, BoxStep]:
+@dataclass(frozen=True)
+class _Begun:
+    """After the token that comes before the first letter: the joint state, and by how much the right answer leads."""
+
+    step: BoxStep
+    state: Interval
+    margin: float
+
+
+def _begin(model: SequenceModel, dfa: DFA, alphabet: Alphabet) -> _Begun | Undecided:
     network = BoxedNetwork(model)
 
     def step(letters: NDArray[np.int_], boxes: Interval, targets: NDArray[np.int_]) -> tuple[Interval, NDArray[np.float64]]:
         logits, after = network.step(letters, boxes)
         return after, answer_margins(logits, targets)
 
-    return network, step
+    try:
+        state, margins = step(np.array([alphabet.begin]), network.start, np.array([dfa.start]))
+    except Unbounded as reason:
+        return Undecided(str(reason))
+    return _Begun(step, state, float(margins[0])) if margins[0] > 0 else Undecided(EMPTY_WORD)
 
 
 def answer_margins(logits: Interval, targets: NDArray[np.int_]) -> NDArray[np.float64]:
@@ -102,9 +118,11 @@ def certify_robust(model: SequenceModel, dfa: DFA, alphabet: Alphabet) -> Robust
 
 def confirm_robust(model: SequenceModel, dfa: DFA, alphabet: Alphabet, epsilon: float) -> Robustness:
     """The proof for one ε anew: boxes are found, and then checked by themselves."""
-    found = network_boxes(model, dfa, alphabet, epsilon)
-    fault = found if isinstance(found, Undecided) else check_boxes(_box_step(model)[1], found, dfa.transitions)
-    return _summary(found) if isinstance(found, BoxCertificate) and fault is None else Robustness(0.0, 0, 0.0, str(fault))
+    found, begun = network_boxes(model, dfa, alphabet, epsilon), _begin(model, dfa, alphabet)
+    if isinstance(found, Undecided) or isinstance(begun, Undecided):
+        return Robustness(0.0, 0, 0.0, str(found))
+    fault = check_boxes(begun.step, begun.state.inflated(epsilon), dfa.start, dfa.transitions, found)
+    return _summary(found) if fault is None else Robustness(0.0, 0, 0.0, str(fault))
 
 
 def _summary(found: BoxCertificate) -> Robustness:

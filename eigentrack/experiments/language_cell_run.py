@@ -19,6 +19,8 @@ from eigentrack.experiments.language_result import LanguageResult, PerplexityPoi
 from eigentrack.experiments.language_test import LanguageTest
 from eigentrack.experiments.provenance import hardware
 from eigentrack.lm.config import LanguageRunConfig, load_language_run
+from eigentrack.lm.corpus import Corpus
+from eigentrack.lm.documents import TRAIN
 from eigentrack.lm.language_model import load_language_model
 from eigentrack.lm.perplexity import PositionPerplexity
 from eigentrack.lm.train import run_language_training
@@ -72,9 +74,9 @@ def _train(
 ) -> None:
     """A run that is finished is not run again, but it must be this one."""
     if (folder / TRAINED_FILE).exists():
-        stored = load_language_run(folder / RUN_FILE)
-        if replace(stored, corpus_fingerprint=None) != run:
-            raise ValueError(f"{folder} holds a run with another configuration: name another --out folder")
+        run = replace(run, corpus_fingerprint=Corpus.open(run.corpus, TRAIN).fingerprint)
+        if load_language_run(folder / RUN_FILE) != run:
+            raise ValueError(f"{folder} holds a run with another configuration or corpus: name another --out folder")
         return
     run_language_training(run, folder, resume=True, device=device, report=lambda step, _: report(step), say=say)
     write_json(folder / TRAINED_FILE, True)

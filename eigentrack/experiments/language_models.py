@@ -159,9 +159,12 @@ def language_cells(settings: LanguageSettings, seeds: Sequence[int], series: Seq
 def prepare_text(settings: LanguageSettings, folder: Path, say: Callable[[str], None]) -> None:
     """The training corpus of all cells; one that is there must come from the same text."""
     corpus = folder / CORPUS
-    source = [settings.train.shown, settings.train.subset, settings.train.first, settings.tokenizer, settings.validation_share]
+    documents = settings.train.documents(settings.validation_share)
+    source = {"text": settings.train.shown, "tokenizer": settings.tokenizer, "documents": documents.identity()}
     if (corpus / SOURCE_FILE).exists() and read_values(corpus / SOURCE_FILE) != source:
-        raise ValueError(f"{corpus} was made from another text or tokenizer: name another --out folder")
+        raise ValueError(
+            f"{corpus} was made from another text or tokenizer, or the text has changed: name another --out folder"
+        )
     if (corpus / INDEX_FILE).exists():
         return
     say(f"preparing the training text: {settings.train.shown}")
@@ -169,4 +172,4 @@ def prepare_text(settings: LanguageSettings, folder: Path, say: Callable[[str], 
     write_json(corpus / SOURCE_FILE, source)
     chosen = settings.tokenizer
     tokenizer = NamedTokenizer(chosen) if isinstance(chosen, str) else TrainedBpe(chosen)
-    prepare(settings.train.documents(settings.validation_share), corpus, tokenizer)
+    prepare(documents, corpus, tokenizer)

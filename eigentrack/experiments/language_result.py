@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +55,9 @@ class LanguageResult:
 
     @property
     def last_loss(self) -> float:
-        """On the validation split where there is one, else on the last stretch of training."""
+        """On the validation split where there is one, else on the last stretch of training; NaN without any step."""
         validated = [point.validation_loss for point in self.learning if point.validation_loss is not None]
-        return (validated or [point.loss for point in self.learning])[-1]
+        return (validated or [math.nan, *(point.loss for point in self.learning)])[-1]
 
     def to_json(self) -> dict[str, Any]:
         return json.loads(json.dumps(dataclasses.asdict(self)))

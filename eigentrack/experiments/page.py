@@ -56,7 +56,7 @@ def _facts(report: Report) -> list[str]:
         "budget": f"{report.budget}: {settings['budget']}",
         "learning rates": rates + how,
         "seeds": ", ".join(map(str, report.seeds)),
-        "cells": f"{len(results)} of {report.cells} finished",
+        "cells": f"{report.finished} of {report.cells} finished",
         "time": f"{report.wall_seconds:,.0f} s for this call; {total:,.0f} s summed over all cells",
     }
     return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items())]

@@ -19,6 +19,7 @@ class Report:
     settings: Settings | LanguageSettings
     seeds: tuple[int, ...]
     cells: int
+    finished: int  # of the cells; a study may put more results, or fewer, in their place
     outcome: SweepOutcome
     wall_seconds: float  # of this call; cells that were finished before took their time then
     provenance: dict[str, str]
@@ -62,7 +63,7 @@ class Report:
             "settings": asdict(self.settings),
             "seeds": self.seeds,
             "cells": self.cells,
-            "finished": len(self.outcome.results),
+            "finished": self.finished,
             "failures": self.outcome.failures,
             "wall_seconds": round(self.wall_seconds, 1),
             "summary": self.summary,

@@ -63,10 +63,11 @@ def reproduce(
         cells, outcome = _with_pilot(cells, seeds, folder / CELLS, sweep)
     else:
         outcome = sweep(cells, folder / CELLS)
+    finished = len(outcome.results)
     if experiment.study is not None:
         outcome = replace(outcome, results=tuple(experiment.study(outcome.results, cells, folder / CELLS, settings, say)))
     seconds = time.perf_counter() - start
-    report = Report(experiment, budget, settings, seeds, len(cells), outcome, seconds, provenance())
+    report = Report(experiment, budget, settings, seeds, len(cells), finished, outcome, seconds, provenance())
     return report, write_report(report, folder)
 
 

@@ -84,48 +84,55 @@ def study(
             subject = _trained_network(cell_of[*result.key, result.rate, result.seed], folder)
             found += _trained(result, subject, settings)
         if own:
-            found += _compiled(own[0], _automaton(subject))
+            found += _compiled(own[0], _automaton(subject), settings)
     return found
 
 
 def _trained(result: CellResult, subject: Subject, settings: Settings) -> Iterator[NetworkFacts]:
     start, dfa, architecture = time.perf_counter(), _automaton(subject), _architecture(subject)
-    horizons = find_horizons(
-        subject, input_patterns(subject, ROWS, CYCLE_ROWS, result.seed), settings.test.far, seed=result.seed
-    )
-    worst = min(horizons, key=lambda horizon: (horizon.letters, horizon.is_open))
-    facts = _facts(result, "trained", subject, dfa, architecture)
-    yield dataclasses.replace(
-        facts,
-        validation_accuracy=result.validation_accuracy,
-        random_horizon=horizons[0].letters,
-        worst_horizon=worst.letters,
-        worst_pattern="" if worst.is_open else worst.pattern,
-        tested=settings.test.far,
-        seconds=round(result.seconds + time.perf_counter() - start, 2),
-    )
+    facts = _with_horizons(_facts(result, "trained", subject, dfa, architecture), subject, settings)
+    seconds = round(result.seconds + time.perf_counter() - start, 2)
+    yield dataclasses.replace(facts, validation_accuracy=result.validation_accuracy, seconds=seconds)
     if architecture.layer not in NON_LINEAR:
         try:
             snapped = snap_to_exact(subject).compiled
         except ValueError:  # nothing in it is near an exact network
             return
-        yield _proved(result, f"{result.series}, snapped", "snapped", snapped, architecture)
+        yield compiled_facts(result, f"{result.series}, snapped", "snapped", snapped, architecture, settings)
 
 
-def _compiled(like: CellResult, dfa: DFA) -> Iterator[NetworkFacts]:
+def _compiled(like: CellResult, dfa: DFA, settings: Settings) -> Iterator[NetworkFacts]:
     """The smallest linear network, and the smallest sLSTM."""
     linear = compile_network(choose_plan(dfa))
     name = f"compiled {linear.summary['architecture']}"
-    yield _proved(like, name, "compiled", linear, Architecture("dense", layers=1))
+    yield compiled_facts(like, name, "compiled", linear, Architecture("dense", layers=1), settings)
     robust = compile_network(choose_plan(dfa, "slstm"))
-    yield _proved(like, "compiled sLSTM", "compiled", robust, Architecture("slstm", layers=1))
+    yield compiled_facts(like, "compiled sLSTM", "compiled", robust, Architecture("slstm", layers=1), settings)
 
 
-def _proved(like: CellResult, series: str, kind: str, network: Compiled, architecture: Architecture) -> NetworkFacts:
-    start = time.perf_counter()
-    facts = _facts(like, kind, compiled_subject(network), network.dfa, architecture)
-    seconds = round(time.perf_counter() - start, 2)
-    return dataclasses.replace(facts, series=series, can="can", seconds=seconds)
+def compiled_facts(
+    like: CellResult, series: str, kind: str, network: Compiled, architecture: Architecture, settings: Settings
+) -> NetworkFacts:
+    """Where the certificate does not hold for every length, the horizon is measured."""
+    start, subject, proof = time.perf_counter(), compiled_subject(network), network.certificate
+    facts = _facts(like, kind, subject, network.dfa, architecture)
+    if not proof.holds or proof.length_bound is not None:
+        facts = _with_horizons(facts, subject, settings)
+    can = "can" if proof.holds else facts.can
+    return dataclasses.replace(facts, series=series, can=can, seconds=round(time.perf_counter() - start, 2))
+
+
+def _with_horizons(facts: NetworkFacts, subject: Subject, settings: Settings) -> NetworkFacts:
+    patterns = input_patterns(subject, ROWS, CYCLE_ROWS, facts.seed)
+    horizons = find_horizons(subject, patterns, settings.test.far, seed=facts.seed)
+    worst = min(horizons, key=lambda horizon: (horizon.letters, horizon.is_open))
+    return dataclasses.replace(
+        facts,
+        random_horizon=horizons[0].letters,
+        worst_horizon=worst.letters,
+        worst_pattern="" if worst.is_open else worst.pattern,
+        tested=settings.test.far,
+    )
 
 
 def _facts(like: CellResult, kind: str, subject: Subject, dfa: DFA, architecture: Architecture) -> NetworkFacts:

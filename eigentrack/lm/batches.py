@@ -68,7 +68,7 @@ class PackedBatches:
             return PackedBatch(_moved(tokens, device), _moved(targets, device), None)
         inside = offset < self.length  # at T begins the next row
         bounds = np.concatenate([np.arange(rows + 1) * self.length, (row * self.length + offset)[inside]])
-        bounds.sort()
+        bounds = np.unique(bounds)  # a corpus may hold documents without a token
         return PackedBatch(
             _moved(tokens.reshape(1, -1), device), _moved(targets.reshape(1, -1), device), torch.from_numpy(bounds)
         )

@@ -164,6 +164,11 @@ class Corpus:
             raise ValueError(f"{self.folder}: token {highest} lies outside the vocabulary of {self.vocab_size}")
 
 
+def document_starts(openings: NDArray[np.int64], tokens: int) -> NDArray[np.int64]:
+    """Of the places where documents open: one without a token opens where the next one does, or at the end."""
+    return np.unique(openings[openings < tokens]).astype(STARTS)
+
+
 def _check_size(folder: Path, file: StoredFile, dtype: np.dtype[Any]) -> None:
     path, expected = folder / file.file, file.entries * dtype.itemsize
     if not path.is_file():

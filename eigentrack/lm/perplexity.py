@@ -102,7 +102,8 @@ class PositionPerplexity:
 def perplexity_of(nats: float, tokens: int) -> float:
     if not tokens:
         return math.nan
-    return math.exp(nats / tokens) if nats / tokens < 700 else math.inf  # a float ends at e^709
+    mean = nats / tokens
+    return math.inf if mean > 709 else math.exp(mean)  # where a float ends; a NaN stays one
 
 
 @torch.no_grad()

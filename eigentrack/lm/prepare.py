@@ -15,11 +15,12 @@ from typing import Any
 
 from eigentrack.lm.block_store import BlockStore
 from eigentrack.lm.blocks import cut_blocks, encode_blocks
-from eigentrack.lm.corpus import INDEX_FILE, TOKENIZER_FOLDER, CorpusIndex
+from eigentrack.lm.corpus import INDEX_FILE, TOKENIZER_FOLDER, Corpus, CorpusIndex
 from eigentrack.lm.documents import TRAIN, Documents, Place
 from eigentrack.lm.shards import write_shards
 from eigentrack.lm.tokenizer import NamedTokenizer, Tokenizer, TrainedBpe, load_tokenizer
 from eigentrack.models.storage import write_json
+from eigentrack.training.folder_lock import only_process_in
 
 WORK_FOLDER, SETTINGS_FILE = ".preparing", "settings.json"
 
@@ -42,34 +43,49 @@ def prepare(
 ) -> CorpusIndex:
     if processes < 1:
         raise ValueError(f"processes={processes} must be at least 1")
-    work = folder / WORK_FOLDER
-    finished = _open_work(folder, work, {"documents": documents.identity(), "tokenizer": repr(tokenizer)})
-    if not finished:
-        loaded = _tokenizer(documents, tokenizer, work, report)
-        dtype = "uint16" if loaded.vocab_size <= 2**16 else "uint32"
-        store = BlockStore(work)
-        _encode(documents, store, work / TOKENIZER_FOLDER, dtype, processes, report)
-        splits = write_shards((store.load(number) for number in range(store.count())), folder, dtype)
-        if not splits:
-            shutil.rmtree(work)
-            raise ValueError("the sources hold no text: there is nothing to prepare")
-        shutil.copytree(work / TOKENIZER_FOLDER, folder / TOKENIZER_FOLDER, dirs_exist_ok=True)
-        index = CorpusIndex(dtype, loaded.vocab_size, loaded.end, loaded.fingerprint, splits)
-        write_json(folder / INDEX_FILE, index.to_json())  # last: a folder with an index is complete
-    shutil.rmtree(work)
-    return CorpusIndex.load(folder)
+    if folder.is_file():
+        raise ValueError(f"--out {folder} is a file: name a folder")
+    with only_process_in(folder):
+        work = folder / WORK_FOLDER
+        finished = _open_work(folder, work, {"documents": documents.identity(), "tokenizer": repr(tokenizer)})
+        if not finished:
+            loaded = _tokenizer(documents, tokenizer, work, report)
+            dtype = "uint16" if loaded.vocab_size <= 2**16 else "uint32"
+            store = BlockStore(work)
+            _encode(documents, store, work / TOKENIZER_FOLDER, dtype, processes, report)
+            splits = write_shards((store.load(number) for number in range(store.count())), folder, dtype)
+            if not splits:
+                _remove_work(work)
+                raise ValueError("the sources hold no text: there is nothing to prepare")
+            shutil.copytree(work / TOKENIZER_FOLDER, folder / TOKENIZER_FOLDER, dirs_exist_ok=True)
+            index = CorpusIndex(dtype, loaded.vocab_size, loaded.end, loaded.fingerprint, splits)
+            write_json(folder / INDEX_FILE, index.to_json())  # last: a folder with an index is complete
+        _remove_work(work)
+        return CorpusIndex.load(folder)
+
+
+def verify_corpus(folder: Path) -> CorpusIndex:
+    """Reads everything: every byte, every token, and the tokenizer that made them."""
+    index = CorpusIndex.load(folder)
+    for split in index.splits:
+        Corpus.open(folder, split, verify=True)
+    found = load_tokenizer(folder / TOKENIZER_FOLDER)
+    expected = index.tokenizer_sha256, index.vocab_size, index.end_of_document
+    if (found.fingerprint, found.vocab_size, found.end) != expected:
+        raise ValueError(f"{folder / TOKENIZER_FOLDER} is not the tokenizer that made the corpus: copy or prepare it again")
+    return index
 
 
 def _open_work(folder: Path, work: Path, settings: dict[str, Any]) -> bool:
     """Makes the working folder, or checks that it belongs to the same settings. True if only tidying up is left."""
-    if folder.is_file():
-        raise ValueError(f"--out {folder} is a file: name a folder")
-    finished = (folder / INDEX_FILE).exists()
-    if finished and not work.exists():
-        raise ValueError(f"{folder} already holds a corpus: name another folder, or remove it first")
-    settings = json.loads(json.dumps(settings))
     path = work / SETTINGS_FILE
-    if path.exists() and json.loads(path.read_text()) != settings:
+    settings = json.loads(json.dumps(settings))
+    is_same = path.exists() and json.loads(path.read_text()) == settings
+    if (folder / INDEX_FILE).exists():
+        if not is_same:
+            raise ValueError(f"{folder} already holds a corpus: name another folder, or remove it first")
+        return True
+    if work.exists() and not is_same:
         if BlockStore(work).count():
             raise ValueError(
                 f"{folder} holds a half-done corpus of other sources or options: give the same ones to go on, "
@@ -78,7 +94,16 @@ def _open_work(folder: Path, work: Path, settings: dict[str, Any]) -> bool:
         shutil.rmtree(work)  # it failed before anything was encoded
     work.mkdir(parents=True, exist_ok=True)
     write_json(path, settings)
-    return finished
+    return False
+
+
+def _remove_work(work: Path) -> None:
+    """The settings last: while anything is left, they say whose it is."""
+    for path in work.iterdir():
+        if path.is_file() and path.name != SETTINGS_FILE:
+            path.unlink()
+    shutil.rmtree(work / TOKENIZER_FOLDER, ignore_errors=True)
+    shutil.rmtree(work)
 
 
 def _tokenizer(

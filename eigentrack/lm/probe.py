@@ -89,6 +89,8 @@ def probe(
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[ProbeResult]:
     """Accuracy by kind and number of statements; `report(programs done, of all)`."""
+    if programs < 1:
+        raise ValueError(f"programs={programs} must be at least 1")
     found: list[ProbeResult] = []
     for kind, assignments in KINDS.items():
         for count in statements:

@@ -1,4 +1,7 @@
-"""Writes what `Corpus` reads: blocks, in order, become shards of one length and the starts of documents."""
+"""Writes what `Corpus` reads: blocks, in order, become shards of one length and the starts of documents.
+
+A document that makes no token is not there, and neither is a split without any.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigentrack.lm.blocks import EncodedBlock
-from eigentrack.lm.corpus import DTYPES, STARTS, Split, StoredFile
+from eigentrack.lm.corpus import DTYPES, Split, StoredFile, document_starts
 from eigentrack.models.storage import write_atomically
 
 SHARD_TOKENS = 1 << 26  # 128 MiB of uint16
@@ -26,20 +29,20 @@ def write_shards(
             if name not in writers:
                 writers[name] = _SplitWriter(name, folder, DTYPES[dtype], shard_tokens)
             writers[name].add(tokens, block.starts[name])
-    return {name: writers[name].finish() for name in sorted(writers)}
+    return {name: writers[name].finish() for name in sorted(writers) if writers[name].tokens}
 
 
 class _SplitWriter:
     def __init__(self, name: str, folder: Path, dtype: np.dtype[Any], shard_tokens: int) -> None:
         self._name, self._folder, self._shard_tokens = name, folder, shard_tokens
         self._shard, self._filled = np.empty(shard_tokens, dtype), 0
-        self._tokens = 0
+        self.tokens = 0
         self._starts: list[NDArray[np.int64]] = []
         self._files: list[StoredFile] = []
 
     def add(self, tokens: NDArray[Any], starts: NDArray[np.int64]) -> None:
-        self._starts.append(starts + self._tokens)
-        self._tokens += len(tokens)
+        self._starts.append(starts + self.tokens)
+        self.tokens += len(tokens)
         while len(tokens):
             taken = tokens[: self._shard_tokens - self._filled]
             self._shard[self._filled : self._filled + len(taken)] = taken
@@ -51,8 +54,8 @@ class _SplitWriter:
     def finish(self) -> Split:
         if self._filled:
             self._close_shard()
-        starts = self._store(f"{self._name}.starts", np.concatenate(self._starts).astype(STARTS))
-        return Split(self._tokens, starts.entries, self._shard_tokens, tuple(self._files), starts)
+        starts = self._store(f"{self._name}.starts", document_starts(np.concatenate(self._starts), self.tokens))
+        return Split(self.tokens, starts.entries, self._shard_tokens, tuple(self._files), starts)
 
     def _close_shard(self) -> None:
         self._files.append(self._store(f"{self._name}-{len(self._files):05d}.tokens", self._shard[: self._filled]))

@@ -130,6 +130,8 @@ def _json_lines(file: TextFile, stream: BinaryIO, field: str) -> Iterator[list[s
             row = json.loads(line)
         except json.JSONDecodeError as error:
             raise ValueError(f"{file.path}, line {number} is not valid JSON ({error.msg}): one document a line") from None
+        except RecursionError:
+            raise ValueError(f"{file.path}, line {number} is nested too deeply: one document a line") from None
         yield [field_of(row, field, f"{file.path}, line {number}")]
 
 
@@ -162,4 +164,9 @@ def field_of(row: Any, field: str, where: str) -> str:
         raise ValueError(f"{where} has no field {field!r}, it has {', '.join(row) or 'none'}: choose with --text-field")
     if not isinstance(row[field], str):
         raise ValueError(f"{where}: field {field!r} is {type(row[field]).__name__}, not text: choose with --text-field")
+    try:
+        row[field].encode()
+    except UnicodeEncodeError as error:  # JSON can spell half of a character
+        half = f"\\u{ord(row[field][error.start]):04x}"
+        raise ValueError(f"{where}: field {field!r} holds {half}, half of a character: mend the row, or leave it out") from None
     return row[field]

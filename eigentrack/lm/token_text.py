@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from eigentrack.lm.corpus import document_starts
 from eigentrack.lm.documents import Documents
 from eigentrack.lm.tokenizer import Tokenizer
 
@@ -50,5 +51,5 @@ def read_token_text(documents: Documents, tokenizer: Tokenizer, most: int | None
         count += len(ids) + len(end) * piece.closes
         if most is not None and count >= most:
             break
-    ids, places = np.concatenate(parts)[:most], np.array(starts, np.int64)
-    return TokenText(ids, places[places < len(ids)])
+    ids = np.concatenate(parts)[:most]
+    return TokenText(ids, document_starts(np.array(starts, np.int64), len(ids)))

@@ -7,8 +7,8 @@ Killed at any moment, the run goes on from its last complete checkpoint, with an
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from eigentrack.lm.sharded_checkpoint import ShardedCheckpoints
 from eigentrack.lm.step import LanguageStep
 from eigentrack.models import SequenceModel, save_model
 from eigentrack.models.storage import write_json
+from eigentrack.training.folder_lock import only_process_in
 from eigentrack.training.loop import take_steps
 from eigentrack.training.metrics_log import Metrics, MetricsLog
 from eigentrack.training.run import CHECKPOINTS, EVENTS, METRICS_FILE, MODEL, RUN_FILE
@@ -87,20 +88,20 @@ def _run(
     batches.corpus.check_vocabulary(weights.config.vocab_size)
     flops = training_flops(weights)
     step = LanguageStep(weights, batches, training, world, compiled=compiled)
-    _open_folder(folder, config, resume, world)
-    checkpoints = ShardedCheckpoints(folder / CHECKPOINTS, step, say)
-    done = checkpoints.load() if resume else 0
-
-    def every(count: int) -> Callable[[int], bool]:
-        return lambda done: count > 0 and (done % count == 0 or done == training.steps)
-
-    validates = every(config.validate_every if validation is not None else 0)
-    saves, looks = every(config.checkpoint_every), every(config.telemetry_every)
-
-    def pauses(done: int) -> bool:
-        return validates(done) or saves(done) or looks(done)
-
     with ExitStack() as open_files:
+        open_files.enter_context(_opened(folder, config, resume, world))
+        checkpoints = ShardedCheckpoints(folder / CHECKPOINTS, step, say)
+        done = checkpoints.load() if resume else 0
+
+        def every(count: int) -> Callable[[int], bool]:
+            return lambda done: count > 0 and (done % count == 0 or done == training.steps)
+
+        validates = every(config.validate_every if validation is not None else 0)
+        saves, looks = every(config.checkpoint_every), every(config.telemetry_every)
+
+        def pauses(done: int) -> bool:
+            return validates(done) or saves(done) or looks(done)
+
         log = open_files.enter_context(closing(MetricsLog(folder / METRICS_FILE, done, say))) if world.leads else None
         events = None
         if tensorboard and log is not None:
@@ -132,10 +133,11 @@ def _run(
                 events.write({"step": done, **metrics})
             if saves(done):
                 checkpoints.save(done)
-    _save_model(step, folder / MODEL)
-    tokenizer = batches.corpus.folder / TOKENIZER_FOLDER
-    if world.leads and tokenizer.is_dir():
-        shutil.copytree(tokenizer, folder / MODEL, dirs_exist_ok=True)
+        checkpoints.finish()
+        _save_model(step, folder / MODEL)
+        tokenizer = batches.corpus.folder / TOKENIZER_FOLDER
+        if world.leads and tokenizer.is_dir():
+            shutil.copytree(tokenizer, folder / MODEL, dirs_exist_ok=True)
     return LanguageRunResult(done, done * training.tokens_per_step, metrics.get("loss"), metrics.get("validation_loss"))
 
 
@@ -161,21 +163,23 @@ def _validation_batches(config: LanguageRunConfig, say: Callable[[str], None]) -
         return None
 
 
-def _open_folder(folder: Path, config: LanguageRunConfig, resume: bool, world: World) -> None:
-    """All processes look before the first of them writes."""
+@contextmanager
+def _opened(folder: Path, config: LanguageRunConfig, resume: bool, world: World) -> Iterator[None]:
+    """All processes look before the first of them writes; while they are at work, no other run may begin here."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file: name a folder")
-    is_new = not (folder / RUN_FILE).exists()
-    if not is_new:
-        if not resume:
-            raise ValueError(f"{folder} already holds a run: add --resume to go on with it, or name another folder")
-        if load_language_run(folder / RUN_FILE) != config:
-            raise ValueError(f"{folder} holds a run with another configuration or corpus: name another folder")
-    world.wait()
-    if world.leads and is_new:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / RUN_FILE, config.to_json())
-    world.wait()
+    with only_process_in(folder) if world.leads else nullcontext():
+        is_new = not (folder / RUN_FILE).exists()
+        if not is_new:
+            if not resume:
+                raise ValueError(f"{folder} already holds a run: add --resume to go on with it, or name another folder")
+            if load_language_run(folder / RUN_FILE) != config:
+                raise ValueError(f"{folder} holds a run with another configuration or corpus: name another folder")
+        world.wait()
+        if world.leads and is_new:
+            write_json(folder / RUN_FILE, config.to_json())
+        world.wait()
+        yield
 
 
 def _save_model(step: LanguageStep, folder: Path) -> None:

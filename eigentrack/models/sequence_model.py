@@ -149,7 +149,7 @@ class SequenceModel(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Iterator[Int[Tensor, " B"]]:
         """New tokens after the prompt, one for each sequence at a time, without end; each is computed when it is asked for."""
-        if temperature < 0:
+        if not temperature >= 0:  # nor NaN
             raise ValueError(f"temperature={temperature} must be 0 (greedy) or above")
         if top_k is not None and not 1 <= top_k <= self.config.vocab_size:
             raise ValueError(f"top_k={top_k} must lie between 1 and vocab_size={self.config.vocab_size}")
@@ -189,7 +189,7 @@ def _norm(config: ModelConfig) -> nn.Module:
 
 
 def _draw(logits: Float[Tensor, "B vocab"], temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:
-    if temperature == 0:
+    if temperature < torch.finfo(torch.float32).tiny:  # 0, or what float32 cannot divide by
         return logits.argmax(-1)
     logits = logits.float()
     scaled = (logits - logits.amax(-1, keepdim=True)) / temperature

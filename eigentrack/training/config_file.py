@@ -25,10 +25,11 @@ def read_values(path: Path) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads 1e-3 as the number that it is; YAML 1.1, which PyYAML follows, asks for 1.0e-3."""
+    """Reads 1e-3 and 1.5e2 as the numbers that they are; YAML 1.1, which PyYAML follows, asks for 1.0e-3 and 1.5e+2."""
 
 
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+"), list("-+0123456789"))
+_NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
 
 
 def check_keys(what: str, values: Any, kind: type) -> None:

@@ -63,6 +63,8 @@ class RunConfig:
 
 def load_run_file(path: Path) -> RunConfig:
     values = read_values(path)
+    if isinstance(values, dict) and "corpus" in values:
+        raise ValueError(f"{path} is the run of a language model: use `eigentrack lm` train, evaluate or generate")
     try:
         return RunConfig.from_json(values)
     except ValueError as error:

@@ -7,11 +7,14 @@ import torch
 
 from eigentrack.analysis import certified_noise, compiled_subject, noise_tolerance, trained_subject
 from eigentrack.analysis.certified_noise import subject_boxes
+from eigentrack.analysis.moore_machine import MooreMachine
+from eigentrack.analysis.subject import Subject
 from eigentrack.automata import language
 from eigentrack.compiler import choose_plan, compile_network
 from eigentrack.compiler.boxes import BoxCertificate, Undecided
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.tasks import TrackingTask
+from eigentrack.tasks.automaton_walk import AutomatonWalk
 from eigentrack.tasks.registry import make_task
 
 
@@ -65,3 +68,28 @@ def test_boxes_are_labelled_by_the_machine() -> None:
     for box, row in enumerate(found.successors):
         assert [found.labels[into] for into in row] == list(subject.machine.transitions[found.labels[box]])
     assert isinstance(subject_boxes(subject, 0.6), Undecided)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_the_empty_word_counts_where_a_token_comes_before_it(right: bool) -> None:
+    """The network tells its input, a letter or the token before the first, and remembers it without need."""
+    letters, begin = (0, 1), 2
+    machine = MooreMachine(("b", "a"), ((0, 1), (0, 1)), outputs=(0, 1), start=0)  # does the word end with a?
+    options = {"channels": 1, "width": 2}
+    config = ModelConfig(
+        vocab_size=3, d_model=2, layers=1, mixer="convolution", mixer_options=options, mlp_width=0, norm="none"
+    )
+    model = SequenceModel(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.embedding.weight[letters, letters] = 1
+        model.embedding.weight[begin] = torch.tensor([1.0, 0.0] if right else [1.0, 3.0])
+        model.head.weight[letters, letters] = 1
+        model.blocks[0].mixer.in_proj.weight[0] = torch.tensor([0.0, 1.0])  # type: ignore[union-attr, index]
+    walk = AutomatonWalk(machine.transitions, None, frozenset({0, 1}), 0.0, None)
+    found = subject_boxes(Subject(model.eval(), machine, (begin,), ((0,), (1,)), walk), 0.1)
+    if right:
+        assert isinstance(found, BoxCertificate)
+    else:
+        assert found == Undecided("the answer to the empty word is not certain")

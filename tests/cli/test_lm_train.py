@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from eigentrack.cli import app
+from eigentrack.lm.train import LanguageRunResult
 from eigentrack.models import load_model
 from tests.lm.runs import VOCAB, small_run, write_learnable_corpus
 
@@ -49,3 +50,20 @@ def test_a_vocabulary_that_is_too_small_is_named(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps({**config, "model": {**config["model"], "vocab_size": 5}}))
     result = CliRunner().invoke(app, ["lm", "train", str(tmp_path / "run.json"), "--out", str(tmp_path / "run")])
     assert f"a vocabulary of {VOCAB}, the model knows 5" in str(result.exception)
+
+
+def test_a_loss_beyond_all_perplexities_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(small_run(write_learnable_corpus(tmp_path / "corpus")).to_json()))
+    result = LanguageRunResult(3, 192, 1e4, None)
+    monkeypatch.setattr("eigentrack.lm.train.run_language_training", lambda *_, **__: result)
+    done = CliRunner().invoke(app, ["lm", "train", str(tmp_path / "run.json"), "--out", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    assert "loss 10000.0000 (perplexity inf)" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["evaluate", "inspect"])
+def test_commands_for_tasks_name_those_for_language_models(tmp_path: Path, command: str) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(small_run(tmp_path / "corpus").to_json()))
+    result = CliRunner().invoke(app, [command, str(tmp_path)])
+    assert isinstance(result.exception, ValueError)
+    assert "is the run of a language model: use `eigentrack lm`" in str(result.exception)

@@ -106,6 +106,22 @@ def test_a_network_begins_where_the_model_does() -> None:
     assert inside(after, torch.cat([part.flatten(1) for part in state.layers[0].memory], 1))
 
 
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_step_of_a_convolution_is_enclosed(width: int) -> None:
+    """With width 1 it carries nothing."""
+    torch.manual_seed(0)
+    options = {"channels": 2, "width": width}
+    model = SequenceModel(ModelConfig(vocab_size=3, d_model=4, layers=1, mixer="convolution", mixer_options=options)).eval()
+    network = BoxedNetwork(model)
+    with torch.no_grad():
+        logits, state = model.step(torch.tensor([1, 2]))
+        enclosed, after = network.step(np.array([1, 2]), network.start[[0, 0]])
+        assert inside(enclosed, logits)
+        assert after.shape == (2, 2 * (width - 1))
+        logits, _ = model.step(torch.tensor([0, 1]), state)
+    assert inside(network.step(np.array([0, 1]), after)[0], logits)
+
+
 def test_a_layer_without_an_enclosure_is_named() -> None:
     with pytest.raises(ValueError, match="no enclosure for a layer of DeltaNet"):
         BoxedNetwork(SequenceModel(ModelConfig(vocab_size=2, d_model=8, layers=1)))
@@ -124,15 +140,16 @@ def line_step(*maps: tuple[float, float]) -> BoxStep:
 
 # the last letter decides: x ← x/4 ± 1/2
 LAST_LETTER, RESETS = line_step((0.25, -0.5), (0.25, 0.5)), ((0, 1), (0, 1))
+START = Interval.at([[-0.5]])
 
 
 def test_boxes_are_found_up_to_the_noise_at_which_none_exist() -> None:
     """|x| ≤ (½ + ε)/(1 - ¼) and |x| ≥ ½ - ε - ¼|x|: the gap closes at ε = 0.25 exactly."""
     for epsilon, decided in ((0.01, True), (0.2, True), (0.23, True), (0.2501, False), (0.3, False)):
-        found = find_boxes(LAST_LETTER, Interval.at([[-0.5]]), 0, RESETS, epsilon, 100)
+        found = find_boxes(LAST_LETTER, START, 0, RESETS, epsilon, 100)
         assert isinstance(found, BoxCertificate) == decided
         if isinstance(found, BoxCertificate):
-            assert check_boxes(LAST_LETTER, found, RESETS) is None
+            assert check_boxes(LAST_LETTER, START, 0, RESETS, found) is None
             assert found.boxes.low.min() <= -(0.5 + epsilon) / 0.75 * (1 - 1e-9)
         else:
             assert "touches a box of another state" in str(found)
@@ -156,9 +173,9 @@ def test_limits_are_an_answer() -> None:
 
 
 def test_a_certificate_that_was_changed_does_not_pass() -> None:
-    found = find_boxes(LAST_LETTER, Interval.at([[-0.5]]), 0, RESETS, 0.1, 100)
+    found = find_boxes(LAST_LETTER, START, 0, RESETS, 0.1, 100)
     assert isinstance(found, BoxCertificate)
-    assert check_boxes(LAST_LETTER, found, RESETS) is None
+    assert check_boxes(LAST_LETTER, START, 0, RESETS, found) is None
     narrower = Interval(found.boxes.low * 0.9, found.boxes.high)
     swapped = tuple(tuple(reversed(row)) for row in found.successors)
     for wrong in (
@@ -168,7 +185,16 @@ def test_a_certificate_that_was_changed_does_not_pass() -> None:
         dataclasses.replace(found, labels=tuple(1 - label for label in found.labels)),
         dataclasses.replace(found, boxes=found.boxes.inflated(1.0)),
     ):
-        assert isinstance(check_boxes(LAST_LETTER, wrong, RESETS), Undecided)
-    assert isinstance(check_boxes(line_step((0.5, -0.5), (0.5, 0.5)), found, RESETS), Undecided)  # another system
+        assert isinstance(check_boxes(LAST_LETTER, START, 0, RESETS, wrong), Undecided)
+    assert isinstance(check_boxes(line_step((0.5, -0.5), (0.5, 0.5)), START, 0, RESETS, found), Undecided)  # another system
     with pytest.raises(ValueError, match="must be among its boxes"):
         dataclasses.replace(found, successors=((0, 99),) * len(found.labels))
+
+
+def test_a_start_outside_its_boxes_and_no_box_at_all_prove_nothing() -> None:
+    found = find_boxes(LAST_LETTER, START, 0, RESETS, 0.1, 100)
+    assert isinstance(found, BoxCertificate)
+    for start, label in ((Interval.at([[-9.0]]), 0), (START, 1), (START.inflated(1.0), 0)):
+        assert check_boxes(LAST_LETTER, start, label, RESETS, found) == Undecided("the start lies in no box of its state")
+    with pytest.raises(ValueError, match="at least one box"):
+        BoxCertificate(0.1, Interval.at(np.zeros((0, 1))), (), (), 1.0)

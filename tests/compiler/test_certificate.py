@@ -34,9 +34,10 @@ def edit(path: Path, **changes: object) -> None:
 
 
 def test_a_saved_network_is_verified_from_its_files(network: Compiled, folder: Path) -> None:
-    found, differences = verify(folder)
-    assert differences == []
-    assert found == network.certificate
+    found = verify(folder)
+    assert found.holds
+    assert found.differences == ()
+    assert found.certificate == network.certificate
     assert load_compiled(folder).run(list("ababa")) == network.run(list("ababa"))
 
 
@@ -93,20 +94,20 @@ def test_tampered_weights_are_found(folder: Path) -> None:
     weights = load_file(path)
     weights["head.weight"] = -weights["head.weight"]
     save_file(weights, path)
-    found, differences = verify(folder)
-    assert not found.holds
-    assert any("weights_sha256" in difference for difference in differences)
+    found = verify(folder)
+    assert not found.certificate.holds
+    assert any("weights_sha256" in difference for difference in found.differences)
 
 
 def test_a_tampered_certificate_is_found(folder: Path) -> None:
     edit(folder / "certificate.json", reachable_states=4)
-    _, differences = verify(folder)
-    assert differences == ["reachable_states is 5, the certificate says 4"]
+    differences = verify(folder).differences
+    assert differences == ("reachable_states is 5, the certificate says 4",)
 
 
 def test_a_tampered_automaton_is_found(folder: Path) -> None:
     edit(folder / "automaton.json", accepting=[0, 1])
-    _, differences = verify(folder)
+    differences = verify(folder).differences
     assert len(differences) == 1
     assert "automaton_sha256" in differences[0]
 
@@ -158,7 +159,7 @@ def test_length_bounds_are_for_the_compilers_own_rotations_only() -> None:
 
 def test_the_plan_is_bound_by_the_certificate(folder: Path) -> None:
     edit(folder / "plan.json", householders=0)
-    _, differences = verify(folder)
+    differences = verify(folder).differences
     assert len(differences) == 1
     assert differences[0].startswith("plan_sha256 is")
     edit(folder / "plan.json", tokens_per_letter=10**9)

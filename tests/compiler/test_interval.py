@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eigentrack.compiler.interval import SILU_AT, SILU_LEAST, Arithmetic, Interval, Unbounded
 
-REAL, SINGLE = Arithmetic(), Arithmetic(2.0**-24, 2.0**-126)
+REAL, SINGLE = Arithmetic(), Arithmetic(2.0**-24, 2.0**-126, 3.4e38)
 numbers = st.floats(-50, 50, allow_subnormal=False)
 
 
@@ -110,6 +110,51 @@ def test_float_rounding_widens_every_result() -> None:
 def test_sums_that_floats_cannot_bound_are_refused() -> None:
     with pytest.raises(Unbounded, match="a sum of 303 terms has no bound"):
         Arithmetic(2.0**-8, 0.0).affine(Interval.at(np.ones((1, 300))), np.ones((1, 300)))
+
+
+HALF = Arithmetic(2.0**-11, 2.0**-14, 65504.0)
+OVERFLOWS: dict[str, Callable[[Arithmetic], Interval]] = {
+    "a sum": lambda floats: floats.plus(Interval.at([40000.0]), Interval.at([40000.0])),
+    "a negative sum": lambda floats: floats.plus(Interval.at([-40000.0]), Interval.at([-40000.0])),
+    "a product": lambda floats: floats.times(Interval.at([-300.0]), Interval.at([300.0])),
+    "a quotient": lambda floats: floats.divided(Interval.at([300.0]), Interval.at([0.004])),
+    "exp": lambda floats: floats.exp(Interval.at([11.2])),
+    "a square in the norm": lambda floats: floats.rms_norm(Interval.at([[200.0, 200.0]]), np.ones(2), 1.0),
+    "a divisor in the norm": lambda floats: floats.rms_norm(Interval.at([[0.0, 0.0]]), np.ones(2), 1e-10),
+    "a partial sum": lambda floats: floats.affine(Interval.at([[200.0, 200.0]]), np.array([[300.0, -300.0], [200.0, -200.0]])),
+    "a bias": lambda floats: floats.affine(Interval.at([[-200.0]]), np.array([[200.0]]), np.array([40000.0])),
+}
+
+
+@pytest.mark.parametrize("name", OVERFLOWS)
+def test_what_may_overflow_in_the_network_is_refused(name: str) -> None:
+    """In half precision, though float64 holds it."""
+    with pytest.raises(Unbounded, match=r"may exceed 6.55e\+04, the largest float"):
+        OVERFLOWS[name](HALF)
+    OVERFLOWS[name](SINGLE)
+
+
+def test_what_overflows_in_float64_is_refused_without_a_warning() -> None:
+    huge = Interval.at([[-1.5e308]])
+    for operation in (
+        lambda: REAL.plus(huge, huge),
+        lambda: REAL.times(huge, huge),
+        lambda: REAL.affine(huge, np.array([[2.0]])),
+        lambda: REAL.rms_norm(huge, np.ones(1), 1e-5),
+        lambda: REAL.exp(-huge),
+        lambda: REAL.times(huge.inflated(1e308), Interval.at([[1.0]])),
+    ):
+        with pytest.raises(Unbounded, match="the largest float"):
+            operation()
+
+
+def test_the_scale_of_an_empty_memory_is_no_overflow() -> None:
+    empty = Interval.at([-np.inf])
+    assert HALF.plus(empty, Interval.at([3.0])).high[0] == -np.inf
+    assert HALF.exp(HALF.plus(empty, Interval.at([3.0]))).high[0] < 1e-4
+    begun = HALF.plus(Interval(np.array([-np.inf]), np.array([1.0])), Interval.at([3.0]))
+    assert begun.low[0] == -np.inf
+    assert 4 <= begun.high[0] < 4.01
 
 
 def test_bad_intervals_are_refused() -> None:

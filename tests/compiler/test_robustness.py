@@ -10,12 +10,14 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from eigentrack.automata import LANGUAGES, classify, language, regex_dfa, word_problem_dfa
+from eigentrack.automata import DFA, LANGUAGES, classify, language, regex_dfa, word_problem_dfa
 from eigentrack.cli import app
 from eigentrack.compiler import (
     DTYPES,
     Compiled,
     Robustness,
+    certify,
+    certify_robust,
     choose_plan,
     compile_network,
     load_compiled,
@@ -23,8 +25,13 @@ from eigentrack.compiler import (
     save_compiled,
     verify,
 )
+from eigentrack.compiler.alphabet import Alphabet
 from eigentrack.compiler.boxes import BoxCertificate
 from eigentrack.compiler.compiled import ROBUSTNESS
+from eigentrack.compiler.robustness import confirm_robust
+from eigentrack.layers import MixerState
+from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.models.sequence_model import ModelState
 from tests.compiler.noisy_run import errors_in
 
 # what docs/derivations/robustness.md tells
@@ -118,16 +125,91 @@ def test_a_saved_network_is_proved_anew(tmp_path: Path) -> None:
     network = built("tomita2", "flip-flop-cascade")
     save_compiled(network, tmp_path)
     assert load_compiled(tmp_path).robustness == network.robustness
-    assert verify(tmp_path)[1] == []
-    claim = json.loads((tmp_path / ROBUSTNESS).read_text())
-    (tmp_path / ROBUSTNESS).write_text(json.dumps({**claim, "epsilon": 0.9}))
-    (difference,) = verify(tmp_path)[1]
-    assert difference.startswith("an error of 0.9 in every step is not proved to be borne: not decided")
+    found = verify(tmp_path)
+    assert found.holds
+    assert found.robustness == network.robustness
     (tmp_path / ROBUSTNESS).write_text("{}")
     with pytest.raises(ValueError, match="a robustness certificate must hold exactly"):
         verify(tmp_path)
     save_compiled(replace(network, robustness=None), tmp_path)  # a stale claim does not survive
     assert load_compiled(tmp_path).robustness is None
+    assert verify(tmp_path).robustness is None
+
+
+def edited(folder: Path, **changes: object) -> Path:
+    claim = json.loads((folder / ROBUSTNESS).read_text())
+    (folder / ROBUSTNESS).write_text(json.dumps({**claim, **changes}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "changes", [{"boxes": 1}, {"margin": 1000.0}, {"obstacle": "none"}, {"boxes": 9, "margin": 2.0}], ids=str
+)
+def test_every_edited_number_is_named_and_the_proved_one_is_told(changes: dict[str, object], tmp_path: Path) -> None:
+    network = built("flip-flop", "flip-flop-cascade")
+    save_compiled(network, tmp_path)
+    found = verify(edited(tmp_path, **changes))
+    proved = {} if network.robustness is None else network.robustness.to_json()
+    assert found.differences == tuple(
+        f"{name} is {proved[name]}, robustness.json says {value}" for name, value in changes.items()
+    )
+    assert not found.holds
+    assert found.robustness == network.robustness
+
+
+def test_an_epsilon_that_is_not_proved_is_named(tmp_path: Path) -> None:
+    network = built("tomita2", "flip-flop-cascade")
+    save_compiled(network, tmp_path)
+    for epsilon in (0.9, 1e308):
+        found = verify(edited(tmp_path, epsilon=epsilon))
+        assert found.differences[0] == f"epsilon is 0.0, robustness.json says {epsilon}"
+        assert found.robustness is not None
+        assert found.robustness.obstacle.startswith("not decided at this resolution: ")
+    found = verify(edited(tmp_path, epsilon=0.0))  # to claim too little is no proof, either
+    assert not found.holds
+    assert found.robustness is not None
+    assert found.robustness.epsilon > 0
+
+
+def test_that_nothing_is_proved_is_confirmed_with_its_reason(tmp_path: Path) -> None:
+    network = built("tomita4", "flip-flop-cascade", "bfloat16")
+    save_compiled(network, tmp_path)
+    found = verify(tmp_path)
+    assert found.holds
+    assert found.robustness == network.robustness
+    assert not verify(edited(tmp_path, obstacle="it was late")).holds
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"epsilon": True}, "epsilon=True"),
+        ({"epsilon": -0.1}, "epsilon=-0.1"),
+        ({"epsilon": float("nan")}, "epsilon=nan"),
+        ({"epsilon": float("inf")}, "epsilon=inf"),
+        ({"boxes": True}, "boxes=True"),
+        ({"boxes": 2.0}, "boxes=2.0"),
+        ({"margin": True}, "margin=True"),
+        ({"margin": "1"}, "margin='1'"),
+        ({"obstacle": None}, "obstacle=None"),
+    ],
+    ids=str,
+)
+def test_claims_of_the_wrong_kind_are_refused(changes: dict[str, object], told: str) -> None:
+    claim = {**Robustness(0.125, 6, 0.5).to_json(), **changes}
+    with pytest.raises(ValueError, match=f"{told} in a robustness certificate must be "):
+        Robustness.from_json(claim)
+
+
+@pytest.mark.parametrize(("name", "proved"), [("flip-flop", True), ("tomita4", False)])
+def test_the_certificate_leaves_rounding_to_a_proved_epsilon(name: str, proved: bool) -> None:
+    """Its words hold with and without one, so they hold when robustness.json is gone."""
+    network = built(name, "flip-flop-cascade", "bfloat16")
+    assert network.robustness is not None
+    assert (network.robustness.epsilon > 0) == proved
+    (fault,) = network.certificate.faults
+    assert "for the step function alone" in fault
+    assert fault.endswith("covered only where an epsilon above 0 is proved as well")
 
 
 def test_weights_that_were_weakened_are_not_proved(tmp_path: Path) -> None:
@@ -135,7 +217,49 @@ def test_weights_that_were_weakened_are_not_proved(tmp_path: Path) -> None:
     with torch.no_grad():
         network.model.blocks[0].mixer.gates.recurrent.mul_(1 / 64)  # type: ignore[union-attr, operator]
     save_compiled(network, tmp_path)
-    assert any("is not proved to be borne" in difference for difference in verify(tmp_path)[1])
+    assert "epsilon is 0.0, robustness.json says 0.841" in verify(tmp_path).differences
+
+
+def near_overflow(dtype: torch.dtype, big: float) -> SequenceModel:
+    """Tells the last letter, and multiplies what it keeps of the letter before by `big`, to no end but that it may overflow."""
+    options = {"channels": 2, "width": 2}
+    config = ModelConfig(
+        vocab_size=3, d_model=4, layers=1, mixer="convolution", mixer_options=options, mlp_width=0, norm="none"
+    )
+    model = SequenceModel(config).to(dtype).eval()
+    mixer = model.blocks[0].mixer
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.embedding.weight[:, 2] = 1
+        model.embedding.weight[[0, 1, 2], [1, 0, 0]] = 1
+        mixer.in_proj.weight[[0, 1], [2, 1]] = 1  # type: ignore[union-attr, index]
+        mixer.convolution.weight[0, 0] = big  # type: ignore[union-attr, index]
+        mixer.out_proj.weight[3, 0] = 1  # type: ignore[union-attr, index]
+        model.head.weight[[0, 1, 2], [0, 1, 2]] = torch.tensor([1.0, 1.0, -1024.0], dtype=dtype)
+    return model
+
+
+@pytest.mark.parametrize(("dtype", "big"), [("float16", 57344.0), ("float32", 3e38), ("float64", 1.6e308)])
+def test_noise_that_makes_the_network_overflow_is_not_proved(dtype: str, big: float) -> None:
+    model, dfa, alphabet = near_overflow(DTYPES[dtype], big), DFA(("a", "b"), ((1, 0), (1, 0)), frozenset({1}), 0), Alphabet(2)
+    room = torch.finfo(DTYPES[dtype]).max / big - 1
+
+    @torch.no_grad()
+    def logits_after_a(noise: float) -> torch.Tensor:
+        _, begun = model.step(torch.tensor([alphabet.begin]))
+        window = begun.layers[0].window
+        assert window is not None
+        return model.step(torch.tensor([0]), ModelState((MixerState((), window + noise),)))[0][0]
+
+    assert certify(model, dfa, alphabet).holds
+    assert bool(logits_after_a(1.1 * room).isnan().any())
+    found = certify_robust(model, dfa, alphabet)
+    assert 0.5 * room < found.epsilon < room
+    assert logits_after_a(found.epsilon).argmax() == 1
+    refused = confirm_robust(model, dfa, alphabet, 1.1 * room)
+    assert refused.epsilon == 0
+    assert "the largest float" in refused.obstacle
 
 
 def test_the_command_line_tells_and_confirms_epsilon(tmp_path: Path) -> None:
@@ -146,6 +270,10 @@ def test_the_command_line_tells_and_confirms_epsilon(tmp_path: Path) -> None:
     checked = runner.invoke(app, ["verify", net, "--json"])
     assert checked.exit_code == 0
     assert json.loads(checked.output)["robustness"]["epsilon"] == 0.354
+    told = runner.invoke(app, ["verify", str(edited(tmp_path / "net", boxes=77))])
+    assert told.exit_code == 1
+    assert "robustness.json says 77" in told.output
+    assert "(77 boxes)" not in told.output.replace("\n", " ")
     refused = runner.invoke(
         app, ["compile", "(aa)*", "-o", net, "--architecture", "slstm", "--construction", "flip-flop-cascade"]
     )

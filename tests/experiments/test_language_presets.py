@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,8 +97,12 @@ def test_a_cell_runs_and_its_training_is_shared(tmp_path: Path, monkeypatch: pyt
     assert scored.learning == result.learning
     assert seen[0].is_relative_to(tmp_path / RUNS_FOLDER)
     other = replace(again, run=replace(again.run, training=replace(again.run.training, steps=13)), family="other")
-    with pytest.raises(ValueError, match="holds a run with another configuration: name another --out folder"):
+    with pytest.raises(ValueError, match="holds a run with another configuration or corpus: name another --out folder"):
         run_cell(other, tmp_path / "cells" / other.name, "cpu")
+    third, stored = replace(again, family="third"), seen[0].parent / "run.json"
+    stored.write_text(json.dumps({**json.loads(stored.read_text()), "corpus_fingerprint": "of another text"}))
+    with pytest.raises(ValueError, match="holds a run with another configuration or corpus: name another --out folder"):
+        run_cell(third, tmp_path / "cells" / third.name, "cpu")
 
 
 def result_of(series: str, **changes: object) -> LanguageResult:
@@ -112,6 +117,7 @@ def test_results_are_stored_and_read() -> None:
     result = result_of("Mamba [0, 1]")
     assert LanguageResult.from_json(json.loads(json.dumps(result.to_json()))) == result
     assert result.last_loss == 2.5
+    assert math.isnan(result_of("Mamba [0, 1]", learning=(), diverged_at=0).last_loss)
 
 
 def test_tables_hold_medians_and_the_papers_words() -> None:
@@ -168,8 +174,13 @@ def test_another_text_needs_another_folder(tmp_path: Path) -> None:
     mine = replace(SMOKE.with_data({"train": str(tmp_path / "mine.txt")}), validation_share=0.0)
     prepare_text(mine, tmp_path, lambda text: None)
     prepare_text(mine, tmp_path, lambda text: None)
-    with pytest.raises(ValueError, match="was made from another text or tokenizer: name another --out folder"):
+    with pytest.raises(
+        ValueError, match="was made from another text or tokenizer, or the text has changed: name another --out"
+    ):
         prepare_text(SMOKE, tmp_path, lambda text: None)
+    (tmp_path / "mine.txt").write_text("the same file with another text\n" * 50)
+    with pytest.raises(ValueError, match="or the text has changed: name another --out folder"):
+        prepare_text(mine, tmp_path, lambda text: None)
 
 
 def test_the_page_names_texts_and_ranges(tmp_path: Path) -> None:

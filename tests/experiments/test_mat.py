@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from eigentrack.automata import language
+from eigentrack.compiler import choose_plan, compile_network
 from eigentrack.experiments import mat
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.cell_run import run_cell
-from eigentrack.experiments.robustness_study import NetworkFacts, study
+from eigentrack.experiments.robustness_study import NetworkFacts, compiled_facts, study
 from eigentrack.experiments.robustness_table import plot, table
+from eigentrack.expressivity import Architecture
+from tests.experiments.toy import toy_result
 
 SETTINGS = replace(mat.SMOKE, test=replace(mat.SMOKE.test, far=64))
 SERIES = ("sLSTM", "Mamba [0, 1]", "DeltaNet [-1, 1]")
@@ -80,6 +84,22 @@ def test_the_table_has_a_row_for_every_network_and_tells_proofs(facts: list[Netw
     assert "| 20 |" in median
     plot(facts, str(tmp_path / "plot.png"))
     assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def test_only_a_proof_for_every_length_is_told_as_one() -> None:
+    like, architecture = toy_result(), Architecture("dense", layers=1)
+    proved = compile_network(choose_plan(language("parity")))
+    short = replace(proved, certificate=replace(proved.certificate, length_bound=5))
+    failed = replace(proved, certificate=replace(proved.certificate, holds=False))
+    horizons = [
+        compiled_facts(like, "compiled", "compiled", network, architecture, SETTINGS) for network in (proved, short, failed)
+    ]
+    assert [(facts.random_horizon, facts.worst_horizon, facts.tested) for facts in horizons] == [
+        (None, None, 0),
+        (64, 64, 64),  # as measured
+        (64, 64, 64),
+    ]
+    assert ["| all | all |" in table([facts]) for facts in horizons] == [True, False, False]
 
 
 def test_cells_are_one_layer_without_a_convolution() -> None:

@@ -59,6 +59,16 @@ def test_a_pilot_leaves_one_rate_to_the_other_seeds(tmp_path: Path) -> None:
     assert report.summary[0]["deviation"] == pytest.approx(0.05)
 
 
+def test_the_rows_of_a_study_are_no_cells(tmp_path: Path) -> None:
+    """A study that tells each network twice."""
+    twice = replace(EXPERIMENT, study=lambda results, *_: [result for result in results for _ in range(2)])
+    report, (page, numbers, _) = reproduce(twice, "paper", tmp_path, Sweeper())
+    stored = json.loads(numbers.read_text())
+    assert (stored["cells"], stored["finished"], len(stored["results"])) == (8, 8, 16)
+    assert "8 of 8 finished" in page.read_text()
+    assert len(report.outcome.results) == 16
+
+
 def test_a_pilot_that_is_interrupted_ends_there(tmp_path: Path) -> None:
     sweep = Sweeper(unfinished=1)
     report, _ = reproduce(EXPERIMENT, "short", tmp_path, sweep, seeds=(0, 1))
@@ -98,7 +108,7 @@ def test_other_budgets_do_not_start_with_the_warning(tmp_path: Path) -> None:
 
 
 def report_of(*results: CellResult) -> Report:
-    return Report(EXPERIMENT, "paper", SETTINGS, (0, 1), 2, SweepOutcome(results, {}, 0), 1.0, FACTS)
+    return Report(EXPERIMENT, "paper", SETTINGS, (0, 1), 2, len(results), SweepOutcome(results, {}, 0), 1.0, FACTS)
 
 
 def test_a_diverged_seed_is_named_and_a_missing_one_is_a_dash(tmp_path: Path) -> None:

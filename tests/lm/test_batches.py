@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -96,3 +97,14 @@ def test_ranks_must_divide_the_batch(tmp_path: Path) -> None:
     for rank, ranks in [(0, 3), (4, 4), (-1, 2)]:
         with pytest.raises(ValueError, match=f"batch=4 must be a multiple of ranks={ranks}, and rank={rank} one of them"):
             source.take(0, rank, ranks)
+
+
+def test_documents_without_a_token_make_no_empty_sequences(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path, LENGTHS)
+    whole = PackedBatches(corpus, batch=4, length=16, seed=3).take(0)
+    corpus.starts = np.repeat(corpus.starts, 2)
+    found = PackedBatches(corpus, batch=4, length=16, seed=3).take(0)
+    assert found.cu_seqlens is not None
+    assert whole.cu_seqlens is not None
+    assert torch.equal(found.cu_seqlens, whole.cu_seqlens)
+    assert torch.equal(found.targets, whole.targets)

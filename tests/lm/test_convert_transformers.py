@@ -26,6 +26,7 @@ from eigentrack.cli import app
 from eigentrack.lm.conversion import convert
 from eigentrack.models import ModelConfig, SequenceModel, load_model, save_model
 from eigentrack.spectrum import EigenRange
+from tests.lm.small_language_models import write_language_model
 
 SIZES = {"vocab_size": 19, "hidden_size": 12, "num_hidden_layers": 2}
 TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -161,3 +162,18 @@ def test_the_command(tmp_path):
         failed = CliRunner().invoke(app, [*arguments[:4], str(tmp_path / "no"), *wrong])
         assert isinstance(failed.exception, ValueError)
         assert message in str(failed.exception)
+
+
+def test_a_runs_folder_is_taken_and_its_end_token_is_kept(tmp_path):
+    write_language_model(tmp_path / "run" / "model")
+    (tmp_path / "run" / "run.json").write_text("{}")
+    convert(tmp_path / "run", tmp_path / "shaped")
+    assert json.loads((tmp_path / "shaped" / "config.json").read_text())["eos_token_id"] == 0
+    values = json.loads((tmp_path / "shaped" / "config.json").read_text())
+    (tmp_path / "shaped" / "config.json").write_text(json.dumps({**values, "eos_token_id": 7}))
+    convert(tmp_path / "shaped", tmp_path / "again")  # what the source says goes first
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["eos_token_id"] == 7
+    with pytest.raises(ValueError, match="is the source"):
+        convert(tmp_path / "run", tmp_path / "run")
+    with pytest.raises(ValueError, match=r"--output .*run\.json is a file: name a folder"):
+        convert(tmp_path / "run", tmp_path / "run" / "run.json")

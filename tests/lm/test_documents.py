@@ -128,6 +128,12 @@ def test_folders_name_the_splits(tmp_path: Path) -> None:
         ),
         ("a.jsonl", b'{"text": null}', r"a\.jsonl, line 1: field 'text' is NoneType, not text"),
         ("a.jsonl", b"[1]", r"a\.jsonl, line 1 is list, not an object with the field 'text'"),
+        ("a.jsonl", b"\n" + b"[" * 200_000, r"a\.jsonl, line 2 is nested too deeply"),
+        (
+            "a.jsonl",
+            b'{"text": "x"}\n{"text": "a \\ud800 b"}',
+            r"a\.jsonl, line 2: field 'text' holds \\ud800, half of a character",
+        ),
         ("a.jsonl", b'{"text": "\xff"}', r"a\.jsonl is not UTF-8 text \(invalid start byte\)"),
         ("a.txt", b"caf\xe9 au lait", r"a\.txt is not UTF-8 text \(invalid continuation byte\)"),
         ("a.txt", "é".encode()[:1], r"a\.txt is not UTF-8 text \(unexpected end of data\)"),

@@ -18,6 +18,7 @@ from eigentrack.lm.language_model import load_language_model
 from eigentrack.lm.prepare import prepare
 from eigentrack.lm.text_files import FileDocuments, find_files
 from eigentrack.lm.tokenizer import NamedTokenizer
+from eigentrack.models import save_model
 from tests.lm.small_language_models import TEXT, write_language_model
 
 
@@ -52,6 +53,17 @@ def test_perplexity_of_a_text(home: Path) -> None:
     }
 
 
+def test_what_is_no_number_is_null(home: Path, tmp_path: Path) -> None:
+    language_model = load_language_model(write_language_model(tmp_path / "model"))
+    with torch.no_grad():
+        language_model.model.head.weight.fill_(torch.nan)
+    save_model(language_model.model, tmp_path / "model")
+    arguments = [tmp_path / "model", "--text", home / "text.txt", "--length", 50, "--buckets", 1, "--windows", 1]
+    found = invoke(*arguments)["perplexity"]
+    assert found["perplexity"] is found["bits_per_byte"] is found["buckets"][0]["perplexity"] is None
+    assert "perplexity nan" in CliRunner().invoke(app, ["lm", "evaluate", *map(str, arguments)]).stdout
+
+
 def test_a_corpus_gives_the_perplexity_of_its_text(home: Path, tmp_path: Path) -> None:
     documents = FileDocuments(find_files([home / "text.txt"]), ShareSplit(0.0))
     prepare(documents, tmp_path / "corpus", NamedTokenizer(str(home / "model")))
@@ -76,6 +88,7 @@ def test_the_tables_are_printed(home: Path) -> None:
         (["--text", "nowhere.txt"], "nowhere.txt is not there"),
         (["--corpus", "nowhere"], "nowhere is not a corpus"),
         (["--text", "TEXT", "--length", "99999"], "too few for a window of length=99999"),
+        (["--probe", "--programs", "0"], "programs=0 must be at least 1"),
         (["--text", "TEXT", "--length", "10"], "buckets=16 must lie between 1 and length=10"),
     ],
 )

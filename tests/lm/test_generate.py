@@ -97,6 +97,8 @@ def test_the_command_prints_prompt_and_text(folder: Path) -> None:
     assert len(result.stdout) > len("def add(\n")
     piped = CliRunner().invoke(app, [*arguments, "--prompt", "-"], input="def add(")
     assert piped.stdout == result.stdout
+    next_to_zero = CliRunner().invoke(app, [*arguments[:-1], "1e-50", "--prompt", "def add("])
+    assert next_to_zero.stdout == result.stdout
 
 
 @pytest.mark.parametrize(
@@ -105,6 +107,7 @@ def test_the_command_prints_prompt_and_text(folder: Path) -> None:
         (["--prompt", ""], "the prompt is empty"),
         (["--prompt", "a", "--tokens", "0"], "tokens=0 must be at least 1"),
         (["--prompt", "a", "--temperature", "-1"], "temperature=-1.0 must be 0 (greedy) or above"),
+        (["--prompt", "a", "--temperature", "nan"], "temperature=nan must be 0 (greedy) or above"),
         (["--prompt", "a", "--top-k", "0"], "top_k=0 must lie between 1 and vocab_size"),
     ],
 )

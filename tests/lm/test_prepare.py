@@ -16,10 +16,12 @@ import pytest
 from eigentrack.lm import prepare as prepare_module
 from eigentrack.lm.blocks import cut_blocks
 from eigentrack.lm.corpus import Corpus, CorpusIndex
-from eigentrack.lm.documents import FolderSplit, ShareSplit, SplitRule
-from eigentrack.lm.prepare import Progress, prepare
+from eigentrack.lm.documents import PIECE_CHARACTERS, FolderSplit, ShareSplit, SplitRule
+from eigentrack.lm.prepare import Progress, prepare, verify_corpus
 from eigentrack.lm.text_files import FileDocuments, find_files
+from eigentrack.lm.token_text import read_token_text
 from eigentrack.lm.tokenizer import NamedTokenizer, TrainedBpe, load_tokenizer
+from eigentrack.training.folder_lock import only_process_in
 from tests.lm.corpora import write_corpus
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -211,6 +213,7 @@ def test_on_the_command_line(source: Path, tmp_path: Path) -> None:
         (["SOURCE", "--dataset", "x", "--train-bpe", "300", "--out", "CORPUS"], "--dataset takes the place of files"),
         (["SOURCE", "--split-by", "year", "--train-bpe", "300", "--out", "CORPUS"], "--split-by year is not known"),
         (["SOURCE", "--tokenizer", "SOURCE", "--out", "OTHER"], "is not to be had"),
+        (["SOURCE", "--train-bpe", "300", "--processes", "0", "--out", "OTHER"], "processes=0 must be at least 1"),
     ],
 )
 def test_bad_input_on_the_command_line_is_one_line(
@@ -252,3 +255,68 @@ def test_stopped_between_the_shards_and_the_end_it_ends_with_the_same_bytes(sour
 def _interrupt(*_: object, **options: object) -> None:
     if "ignore_errors" not in options:  # the removal of an unfinished tokenizer
         raise KeyboardInterrupt
+
+
+def write_word_tokenizer(folder: Path) -> NamedTokenizer:
+    """Letters between spaces, and no token for the end of a text: of spaces alone it makes no token at all."""
+    from tokenizers import Tokenizer as RustTokenizer
+    from tokenizers import models, pre_tokenizers
+
+    rust = RustTokenizer(models.WordLevel({"[UNK]": 0, "a": 1, "b": 2}, unk_token="[UNK]"))
+    rust.pre_tokenizer = pre_tokenizers.Whitespace()
+    folder.mkdir()
+    rust.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    return NamedTokenizer(str(folder))
+
+
+def test_documents_without_a_token_are_not_there(tmp_path: Path) -> None:
+    """Whole ones, and first pieces that lie in a block before the rest of their document."""
+    words = write_word_tokenizer(tmp_path / "words")
+    blank_piece = " " * PIECE_CHARACTERS  # fills a block
+    texts = ["  ", "a b", " \n ", " ", blank_piece + "a a", blank_piece + " ", "b", "  "]
+    path = tmp_path / "documents.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    run(path, tmp_path / "corpus", rule=ShareSplit(0), tokenizer=words)
+    corpus = Corpus.open(tmp_path / "corpus", verify=True)
+    assert [corpus.document(number).tolist() for number in range(corpus.documents)] == [[1, 2], [1, 1], [2]]
+    in_memory = read_token_text(FileDocuments(find_files([path]), ShareSplit(0)), load_tokenizer(tmp_path / "words"))
+    assert (in_memory.ids.tolist(), in_memory.starts.tolist()) == ([1, 2, 1, 1, 2], [0, 2, 4])
+    (tmp_path / "blank.txt").write_text(" \n")
+    with pytest.raises(ValueError, match="the sources hold no text: there is nothing to prepare"):
+        run(tmp_path / "blank.txt", tmp_path / "nothing", tokenizer=words)
+
+
+def test_a_leftover_working_folder_does_not_make_an_old_corpus_the_new_one(source: Path, tmp_path: Path) -> None:
+    run(source, tmp_path / "corpus")
+    before = contents(tmp_path / "corpus")
+    (tmp_path / "other.txt").write_text("another text")
+    (tmp_path / "corpus" / ".preparing").mkdir()
+    with pytest.raises(ValueError, match="already holds a corpus: name another folder, or remove it"):
+        run(tmp_path / "other.txt", tmp_path / "corpus", rule=ShareSplit(0))
+    assert contents(tmp_path / "corpus") == before
+
+
+def test_the_settings_are_the_last_of_the_work_to_go(source: Path, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepare_module.shutil, "rmtree", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(source, tmp_path / "corpus")
+    assert not list((tmp_path / "corpus" / ".preparing").glob("block-*"))
+    assert (tmp_path / "corpus" / ".preparing" / "settings.json").exists()
+
+
+@pytest.mark.parametrize("change", ["tokenizer.json", "tokenizer_config.json"])
+def test_verifying_looks_at_the_tokenizer(source: Path, tmp_path: Path, change: str) -> None:
+    run(source, tmp_path / "corpus")
+    verify_corpus(tmp_path / "corpus")
+    path = tmp_path / "corpus" / "tokenizer" / change
+    path.write_text(path.read_text().replace("<|endoftext|>", "<|end|>"))
+    with pytest.raises(ValueError, match="is not the tokenizer that made the corpus"):
+        verify_corpus(tmp_path / "corpus")
+
+
+def test_two_processes_do_not_prepare_one_folder(source: Path, tmp_path: Path) -> None:
+    with only_process_in(tmp_path / "corpus"), pytest.raises(ValueError, match="another process is at work in"):
+        run(source, tmp_path / "corpus")
+    run(source, tmp_path / "corpus")

@@ -16,6 +16,7 @@ from eigentrack.lm.config import LanguageRunConfig
 from eigentrack.lm.sharded_checkpoint import UNFINISHED, complete_checkpoints
 from eigentrack.lm.train import run_language_training
 from eigentrack.models import load_model
+from eigentrack.training.folder_lock import only_process_in
 from eigentrack.training.run import CHECKPOINTS, MODEL
 from tests.lm.runs import curve, launch, metrics_of, run_to_the_end, small_run, write_learnable_corpus
 
@@ -234,3 +235,14 @@ def test_tensorboard_shows_the_metrics(config: LanguageRunConfig, tmp_path: Path
     assert {"loss", "validation_loss", "tokens_per_second", "utilisation"} <= set(events.Tags()["scalars"])
     assert "blocks.0.mixer/eigenvalue" in events.Tags()["histograms"]
     assert [event.value for event in events.Scalars("loss")] == pytest.approx(curve(tmp_path), rel=1e-6)
+
+
+def test_two_runs_do_not_share_a_folder(config: LanguageRunConfig, whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    unfinished = tmp_path / "run" / CHECKPOINTS / f"step-000000012{UNFINISHED}"
+    unfinished.mkdir()
+    with only_process_in(tmp_path / "run"), pytest.raises(ValueError, match="another process is at work in"):
+        run_language_training(config, tmp_path / "run", resume=True)
+    assert unfinished.exists()
+    run_language_training(config, tmp_path / "run", resume=True)
+    assert not unfinished.exists()

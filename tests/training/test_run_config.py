@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eigentrack.automata import language
+from eigentrack.training.config_file import read_values
 from eigentrack.training.run import load_run, load_run_file, run_training
 from tests.training.test_run import CONFIG
 
@@ -69,3 +70,15 @@ def test_a_run_keeps_its_automaton(tmp_path: Path) -> None:
     assert config.build_task().classes == 2
     assert json.loads((tmp_path / "run" / "run.json").read_text())["task_options"]["dfa"] == language("abab").to_json()
     assert run_training(config, tmp_path / "run", resume=True).steps == 40
+
+
+@pytest.mark.parametrize("text", ["1e-3", "1.5e2", "1.0e6", "1.e3", ".5e1", "-2E+4", "2.5", "1.0e-3"])
+def test_yaml_reads_every_spelling_of_a_number(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.yaml").write_text(f"value: {text}\n")
+    assert read_values(tmp_path / "a.yaml") == {"value": float(text)}
+
+
+@pytest.mark.parametrize("text", ["1e3-files", "12e4f", "e5", "1.2.3e4"])
+def test_yaml_reads_names_as_names(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.yaml").write_text(f"value: {text}\n")
+    assert read_values(tmp_path / "a.yaml") == {"value": text}

@@ -48,6 +48,7 @@ def evaluate(
     Example: eigentrack lm evaluate runs/tiny --corpus corpora/mine --length 4096 --buckets 8
     """
     from eigentrack.lm.language_model import load_language_model
+    from eigentrack.models.plain_json import plain_json
 
     if corpus is not None and text:
         raise ValueError("give one of --corpus and --text")
@@ -64,7 +65,7 @@ def evaluate(
     if harness is not None:
         found["harness"] = _harness(language_model.folder, harness, include_path, limit, device)
     if as_json:
-        out.print_json(json.dumps(found))
+        out.print_json(json.dumps(plain_json(found)))
         return
     tables: dict[str, Callable[[Any], Table]] = {"perplexity": _perplexities, "probe": _answers, "harness": _scores}
     for name, result in found.items():

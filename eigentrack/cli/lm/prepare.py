@@ -42,22 +42,20 @@ def prepare(
 
     Example: eigentrack lm prepare books/ notes.jsonl.gz --train-bpe 4096 --out corpus
     """
-    from eigentrack.lm.corpus import Corpus, CorpusIndex
     from eigentrack.lm.prepare import prepare as prepare_corpus
+    from eigentrack.lm.prepare import verify_corpus
     from eigentrack.lm.tokenizer import NamedTokenizer, TrainedBpe
 
     if verify:
-        index = CorpusIndex.load(folder)
-        for split in index.splits:
-            Corpus.open(folder, split, verify=True)
-        _print(folder, index, as_json, "every byte is as it was written")
+        _print(folder, verify_corpus(folder), as_json, "every byte is as it was written")
         return
     if (tokenizer is None) == (bpe is None):
         raise ValueError("give one of --tokenizer NAME and --train-bpe VOCAB")
     choice = NamedTokenizer(tokenizer) if tokenizer is not None else TrainedBpe(bpe or 0)
     documents = _documents(sources, dataset, subset, rows, validation_share, split_by, text_field)
+    workers = (os.cpu_count() or 1) if processes is None else processes
     with PreparationBar() as bar:
-        index = prepare_corpus(documents, folder, choice, processes=processes or os.cpu_count() or 1, report=bar.report)
+        index = prepare_corpus(documents, folder, choice, processes=workers, report=bar.report)
     _print(folder, index, as_json, "prepared")
 
 

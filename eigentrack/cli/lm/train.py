@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +32,7 @@ def train(
     Example: eigentrack lm train tiny --corpus corpora/mine --out runs/tiny
     """
     from eigentrack.lm.config import LanguageRunConfig, load_language_run
+    from eigentrack.lm.perplexity import perplexity_of
     from eigentrack.lm.presets import PRESETS
     from eigentrack.lm.train import run_language_training
 
@@ -64,7 +64,7 @@ def train(
         return
     losses = {"loss": result.loss, "validation loss": result.validation_loss}
     said = "".join(
-        f", {name} {loss:.4f} (perplexity {math.exp(loss):.4g})" for name, loss in losses.items() if loss is not None
+        f", {name} {loss:.4f} (perplexity {perplexity_of(loss, 1):.4g})" for name, loss in losses.items() if loss is not None
     )
     out.print(f"{result.steps} steps, {result.tokens:,} tokens{said}", highlight=False)
     out.print(f"model: {folder / 'model'}", markup=False, highlight=False)

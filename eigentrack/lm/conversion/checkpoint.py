@@ -21,6 +21,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from eigentrack.lm.conversion.family import Family
+from eigentrack.lm.tokenizer import CONFIG_FILE as TOKENIZER_CONFIG_FILE
+from eigentrack.lm.tokenizer import TOKENIZER_FILE, load_tokenizer
 from eigentrack.models.storage import CONFIG_FILE, WEIGHTS_FILE, write_json, write_tensors
 
 INDEX_FILE = "model.safetensors.index.json"
@@ -74,6 +76,12 @@ def copy_tokenizer(source: Path, target: Path) -> None:
     for pattern in TOKENIZER_FILES:
         for path in source.glob(pattern):
             shutil.copyfile(path, target / path.name)
+
+
+def end_token(folder: Path) -> int | None:
+    """Of the tokenizer beside the weights, where there is one of the fast kind."""
+    is_there = (folder / TOKENIZER_FILE).is_file() and (folder / TOKENIZER_CONFIG_FILE).is_file()
+    return load_tokenizer(folder).end if is_there else None
 
 
 def reason_not_to_run(family: Family) -> str | None:

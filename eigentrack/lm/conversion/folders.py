@@ -13,6 +13,7 @@ from eigentrack.lm.conversion.checkpoint import (
     SPECIAL_TOKENS,
     Checkpoint,
     copy_tokenizer,
+    end_token,
     peer_logits,
     read_checkpoint,
     read_json,
@@ -22,6 +23,7 @@ from eigentrack.lm.conversion.checkpoint import (
 from eigentrack.lm.conversion.families import FAMILIES
 from eigentrack.lm.conversion.weights import in_our_names, in_their_names
 from eigentrack.lm.conversion.widen import widen
+from eigentrack.lm.language_model import find_model_folder
 from eigentrack.lm.optional_packages import require
 from eigentrack.models import SequenceModel, load_model
 from eigentrack.models.storage import WRAPPED_CONFIG
@@ -56,8 +58,10 @@ def convert(source: str | Path, folder: str | Path, eigenvalues: EigenRange | No
     require("transformers", "reads and writes checkpoints", "lm")
     if to != OURS and to not in FAMILIES:
         raise ValueError(f"--to {to} is not known; there are {OURS}, {', '.join(FAMILIES)}")
-    source = _on_disk(source)
-    if source.resolve() == Path(folder).resolve():
+    if Path(folder).is_file():
+        raise ValueError(f"--output {folder} is a file: name a folder")
+    given, source = Path(source), _on_disk(source)
+    if Path(folder).resolve() in (given.resolve(), source.resolve()):
         raise ValueError(f"{folder} is the source: choose another folder for what becomes of it")
     values = read_json(source)
     kind = OURS if WRAPPED_CONFIG in values else values.get("model_type", OURS)
@@ -75,6 +79,8 @@ def convert(source: str | Path, folder: str | Path, eigenvalues: EigenRange | No
         comparisons.append(_compare(f"{eigenvalues} and before", _logits(wide), _logits(model)))
         model = wide
     special = {name: values.get(name) for name in SPECIAL_TOKENS}
+    if special["eos_token_id"] is None:
+        special["eos_token_id"] = end_token(source)
     if to == OURS:
         from eigentrack.lm.hugging_face import EigentrackForCausalLM
 
@@ -129,7 +135,7 @@ def _tokens(model: SequenceModel) -> Tensor:
 
 def _on_disk(source: str | Path) -> Path:
     if Path(source).is_dir():
-        return Path(source)
+        return find_model_folder(Path(source))
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
 
