@@ -9,9 +9,11 @@ theory      can the layer do it at all in finite precision, and can it do it rob
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +35,13 @@ from eigentrack.experiments.experiment import Settings
 from eigentrack.experiments.provenance import hardware
 from eigentrack.expressivity import Architecture, judge
 from eigentrack.models import load_model
+from eigentrack.models.storage import write_json
 from eigentrack.tasks import TrackingTask
 from eigentrack.training.run import MODEL, RunConfig
 
 NON_LINEAR = ("slstm", "lstm")
 ROWS, CYCLE_ROWS = 32, 4
+FACTS_FILE = "robustness.json"  # in the folder of a cell, and of its language for the compiled networks
 
 
 @dataclass(frozen=True)
@@ -81,14 +85,23 @@ def study(
         own = [result for result in results if result.panel == panel and result.diverged_at is None]
         say(f"{panel}: horizon and noise of {len(own)} trained networks")
         for result in own:
-            subject = _trained_network(cell_of[*result.key, result.rate, result.seed], folder)
-            found += _trained(result, subject, settings)
+            cell = cell_of[*result.key, result.rate, result.seed]
+            found += _kept(folder / cell.name / FACTS_FILE, partial(_trained, result, cell, folder, settings))
         if own:
-            found += _compiled(own[0], _automaton(subject), settings)
+            of_panel = (folder / cell.name).parents[1] / FACTS_FILE
+            found += _kept(of_panel, partial(_compiled, own[0], cell, folder, settings))
     return found
 
 
-def _trained(result: CellResult, subject: Subject, settings: Settings) -> Iterator[NetworkFacts]:
+def _kept(path: Path, find: Callable[[], Iterator[NetworkFacts]]) -> list[NetworkFacts]:
+    """What was found before, or is found now and kept: no network is studied twice."""
+    if not path.exists():
+        write_json(path, [facts.to_json() for facts in find()])
+    return [NetworkFacts(**values) for values in json.loads(path.read_text())]
+
+
+def _trained(result: CellResult, cell: Cell, folder: Path, settings: Settings) -> Iterator[NetworkFacts]:
+    subject = _trained_network(cell, folder)
     start, dfa, architecture = time.perf_counter(), _automaton(subject), _architecture(subject)
     facts = _with_horizons(_facts(result, "trained", subject, dfa, architecture), subject, settings)
     seconds = round(result.seconds + time.perf_counter() - start, 2)
@@ -101,8 +114,9 @@ def _trained(result: CellResult, subject: Subject, settings: Settings) -> Iterat
         yield compiled_facts(result, f"{result.series}, snapped", "snapped", snapped, architecture, settings)
 
 
-def _compiled(like: CellResult, dfa: DFA, settings: Settings) -> Iterator[NetworkFacts]:
-    """The smallest linear network, and the smallest sLSTM."""
+def _compiled(like: CellResult, cell: Cell, folder: Path, settings: Settings) -> Iterator[NetworkFacts]:
+    """The smallest linear network, and the smallest sLSTM, for the language of the cell."""
+    dfa = _automaton(_trained_network(cell, folder))
     linear = compile_network(choose_plan(dfa))
     name = f"compiled {linear.summary['architecture']}"
     yield compiled_facts(like, name, "compiled", linear, Architecture("dense", layers=1), settings)
