@@ -78,11 +78,16 @@ def interrupt_a_sweep(folder: Path, how: signal.Signals) -> str:
 
 
 def finished_in(folder: Path) -> set[Path]:
-    return {path.parent for path in folder.glob(f"cells/**/{RESULT_FILE}")}
+    return {path.parent for path in _files_below(folder / "cells") if path.name == RESULT_FILE}
 
 
 def started_in(folder: Path) -> set[Path]:
-    return {path.parent.parent for path in folder.glob("cells/**/step-*.safetensors")}
+    return {path.parent.parent for path in _files_below(folder / "cells") if path.match("step-*.safetensors")}
+
+
+def _files_below(folder: Path) -> list[Path]:
+    """While a sweep runs, folders vanish under the eyes of whoever looks: os.walk passes over them, glob fails."""
+    return [Path(root) / name for root, _, names in os.walk(folder) for name in names]
 
 
 def assert_goes_on(folder: Path) -> None:
