@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eigentrack.experiments.cell import Cell, CellResult, store_result, stored_result
-from eigentrack.experiments.language_cell_run import train_and_test_language_model
 from eigentrack.experiments.language_result import LanguageResult
 from eigentrack.experiments.length_test import NO_SCORES, LengthTest, length_scores, run_length_test
 from eigentrack.experiments.provenance import hardware
@@ -28,14 +27,22 @@ def run_cell(
     """`report(steps done)` is called while it trains; `say` takes what a user should read."""
     result = stored_result(cell, folder)
     if result is None:
-        work = _train_and_test if isinstance(cell.run, RunConfig) else train_and_test_language_model
-        result = work(cell, folder, device, report, say)
+        result = _work(cell)(cell, folder, device, report, say)
         store_result(cell, result, folder)
     if (folder / CHECKPOINTS).exists():  # a finished cell keeps its model and a thin record, no more
         thin_metrics(folder)
         shutil.rmtree(folder / CHECKPOINTS)
         (folder / CLOCK_FILE).unlink(missing_ok=True)
     return result
+
+
+def _work(cell: Cell) -> Callable[..., CellResult | LanguageResult]:
+    if isinstance(cell.run, RunConfig):
+        return _train_and_test
+    # only now: torch's distributed tensors are a quarter of the time in which a process starts
+    from eigentrack.experiments.language_cell_run import train_and_test_language_model
+
+    return train_and_test_language_model
 
 
 def state_size(model: SequenceModel) -> int:
@@ -58,7 +65,7 @@ def _train_and_test(
     task, trained = cell.run.build_task(), cell.run.training.lengths
     validated, scores, diverged_at = 0.0, NO_SCORES, None
     try:
-        outcome = run_training(cell.run, folder, resume=True, device=device, report=after_step, say=say)
+        outcome = run_training(cell.run, folder, resume=True, device=device, compiled=None, report=after_step, say=say)
     except Diverged as error:
         outcome, diverged_at = RunResult(error.step, False, 0.0), error.step
         model = SequenceModel(cell.run.build_model_config())

@@ -39,9 +39,11 @@ PAPER = Settings(
 )
 SHORT = replace(
     PAPER,
-    training=replace(PAPER.training, steps=5000, batch=256, warmup=500),
+    training=replace(PAPER.training, steps=5000, batch=128, warmup=500, precision="bfloat16"),
     rates=(1e-2, 1e-3),
     pilot=True,
+    validate_every=2500,
+    checkpoint_every=2500,
 )
 SMOKE = replace(
     SHORT,

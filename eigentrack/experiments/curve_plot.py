@@ -61,5 +61,6 @@ def _curve(result: CellResult, value: Callable[[CellResult, CurvePoint], float])
 
 
 def _median(curves: Sequence[Curve]) -> Curve:
-    """All seeds of a series are tested at the same lengths."""
-    return curves[0][0], [statistics.median(values) for values in zip(*(values for _, values in curves), strict=True)]
+    """As far as every seed was tested: up to there at the same lengths, but a seed that has failed is not tested further."""
+    values = [statistics.median(at_a_length) for at_a_length in zip(*(values for _, values in curves), strict=False)]
+    return curves[0][0][: len(values)], values

@@ -24,7 +24,7 @@ STRETCH = 12  # lengths that are tested together where a task is not streamed
 
 @dataclass(frozen=True)
 class LengthTest:
-    """`lengths` hold the score; a streamed task goes on to length `far`, on few sequences, if the model's state can."""
+    """`lengths` hold the score; a streamed task goes on to length `far`, on few sequences, while there is more to find out."""
 
     lengths: tuple[int, int]
     sequences: int
@@ -50,13 +50,18 @@ def run_length_test(model: SequenceModel, task: Task, test: LengthTest, trained:
     if not isinstance(task, TrackingTask):
         return _by_stretches(model, task, test, trained, seed)
     curve = _streamed(model, task, longest, test.sequences, seed)
-    if test.far <= longest or "attention" in model.config.mixers:  # attention's cache grows with the length
+    if test.far <= longest or _is_settled(curve) or "attention" in model.config.mixers:  # attention's cache grows
         return curve
     far = _streamed(model, task, test.far, FAR_SEQUENCES, derived_seed(seed, "far"))
     return LengthCurve(
         torch.cat([curve.accuracy, far.accuracy[longest:]]),
         torch.cat([curve.sequence_accuracy, far.sequence_accuracy[longest:]]),
     )
+
+
+def _is_settled(curve: LengthCurve) -> bool:
+    """No greater length can change the horizon, nor where the model is no longer right, or dead."""
+    return horizon(curve.accuracy) < len(curve.accuracy) and bool((curve.sequence_accuracy < DEAD).any())
 
 
 def _streamed(model: SequenceModel, task: TrackingTask, longest: int, sequences: int, seed: int) -> LengthCurve:
@@ -116,15 +121,15 @@ def length_scores(curve: LengthCurve, test: LengthTest, classes: int) -> LengthS
         dead_by=int(dead[0]) + 1 if len(dead) else None,
         longest=len(curve.accuracy),
         classes=classes,
-        curve=_points(curve),
+        curve=_points(curve, longest),
     )
 
 
-def _points(curve: LengthCurve) -> tuple[CurvePoint, ...]:
-    """Every length up to 20, then ever wider steps of 5 %: length 10⁵ takes 200 points."""
+def _points(curve: LengthCurve, longest: int) -> tuple[CurvePoint, ...]:
+    """Every length up to 20, then ever wider steps of 5 %: length 10⁵ takes 200 points. `longest` is one for all curves."""
     points, first = [], 0
     while first < len(curve.accuracy):
-        last = min(len(curve.accuracy), max(first + 1, int(first * 1.05)))
+        last = min(longest if first < longest else len(curve.accuracy), max(first + 1, int(first * 1.05)))
         mean, unbroken = curve.accuracy[first:last].mean().item(), curve.sequence_accuracy[last - 1].item()
         points.append(CurvePoint(last, round(mean, 4), round(unbroken, 4)))
         first = last

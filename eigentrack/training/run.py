@@ -19,6 +19,7 @@ from eigentrack.models import SequenceModel, save_model
 from eigentrack.models.storage import write_json
 from eigentrack.tasks import Task
 from eigentrack.training.checkpoint import load_checkpoint, save_checkpoint
+from eigentrack.training.compilation import worth_compiling
 from eigentrack.training.evaluation import accuracy_between
 from eigentrack.training.loop import captured_if_possible, take_steps
 from eigentrack.training.metrics_log import Metrics, MetricsLog
@@ -46,20 +47,22 @@ def run_training(
     resume: bool = False,
     device: str = "cpu",
     graph: bool = True,
-    compiled: bool = False,
+    compiled: bool | None = False,
     tensorboard: bool = False,
     report: Callable[[int, Metrics], None] | None = None,
     say: Callable[[str], None] = print,
 ) -> RunResult:
     """Trains until solved or out of steps; `report(steps done, metrics)` is called for every step.
 
-    `graph`: on a GPU the step is replayed as a CUDA graph. `compiled`: torch.compile fuses the passes through the model.
+    `graph`: on a GPU the step is replayed as a CUDA graph. `compiled`: torch.compile fuses the passes through the model;
+    None: where it pays.
     `tensorboard`: events for it in a folder of that name.
     """
     task, steps = config.build_task(), config.training.steps
     torch.manual_seed(config.training.seed)
     model = SequenceModel(config.build_model_config()).to(device)
-    step = TrainingStep(model, task, config.training, compiled=compiled)
+    fused = worth_compiling(model, steps) if compiled is None else compiled
+    step = TrainingStep(model, task, config.training, compiled=fused)
     task.sample(1, config.training.lengths, seed=0, step=0, device=device)  # lengths that the task cannot make fail here
     if tensorboard:
         require_tensorboard()

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from eigentrack.models import SequenceModel
 from eigentrack.tasks import Batch, Task
 from eigentrack.tasks.counter_random import derived_seed
+from eigentrack.training.compilation import compile_pass
 from eigentrack.training.config import TrainingConfig
 from eigentrack.training.gradient_norms import clip_gradients
 from eigentrack.training.optimizer import make_optimizer, set_rate
@@ -36,7 +37,7 @@ class TrainingStep:
         self.optimizer = make_optimizer(model, config)
         self.parts = model_parts(model)
         self._seed = derived_seed(config.seed, "training")
-        self._evaluate = torch.compile(self._loss_and_accuracy, dynamic=False) if compiled else self._loss_and_accuracy
+        self._evaluate = compile_pass(self._loss_and_accuracy) if compiled else self._loss_and_accuracy
 
     def __call__(self, number: int) -> Float[Tensor, " 2+P"]:
         self.set_rate(number)

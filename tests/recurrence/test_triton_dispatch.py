@@ -54,15 +54,6 @@ def test_what_the_delta_rule_kernels_refuse(changed: dict[str, Any], message: st
     assert refusal(*inputs(**changed), None, initial_state=None, cu_seqlens=None) == message
 
 
-def test_a_single_wide_token_with_gradients_is_refused() -> None:
-    """Its kernel failed on the card; without gradients decoding has one of its own."""
-    token = [x[:, :1].requires_grad_() for x in inputs(dtype=torch.bfloat16, key=65)]
-    message = "takes a single token of bfloat16 with gradients for K and V up to 64 only"
-    assert refusal(*token, None, initial_state=None, cu_seqlens=None) == message
-    with torch.no_grad():
-        assert refusal(*token, None, initial_state=None, cu_seqlens=None) is None
-
-
 @pytest.mark.parametrize(("automatic", "backend", "expected"), [(True, "auto", 1), (False, "auto", 0), (False, "triton", 1)])
 def test_auto_picks_a_kernel_only_if_it_may(
     automatic: bool, backend: str, expected: int, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,6 @@ from eigentrack.recurrence.packing import sequence_lengths
 
 LARGEST_KEY = 128  # a program holds all of K; the kernels compile for 256, but give wrong values on Hopper
 MOST_FACTORS = 32  # a chunk holds whole tokens
-WIDEST_SINGLE = 64  # K and V of one token of bfloat16 with gradients; a wider one read wild addresses on Hopper (LOG.md)
 
 
 def refusal(
@@ -29,13 +28,12 @@ def refusal(
             return f"takes float32 and bfloat16, and {name} is {x.dtype}".replace("torch.", "")
         if x is not None and x.device != q.device:
             return f"takes tensors on one device, and {name} is on {x.device}, q on {q.device}"
+    if gate is not None and gate.ndim == 4:
+        return "takes one gate a head, and this gate has an entry for each key channel"
     if k.shape[-1] > LARGEST_KEY:
         return f"takes keys of up to {LARGEST_KEY} entries, and K={k.shape[-1]}"
     if k.shape[-2] > MOST_FACTORS:
         return f"takes up to {MOST_FACTORS} factors a token, and n={k.shape[-2]}"
-    learns = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given.values())
-    if q.dtype == torch.bfloat16 and k.shape[1] == 1 and learns and max(k.shape[-1], v.shape[-1]) > WIDEST_SINGLE:
-        return f"takes a single token of bfloat16 with gradients for K and V up to {WIDEST_SINGLE} only"
     if not torch.compiler.is_compiling() and not (cu_seqlens is not None and _capturing(q)):
         sequence_lengths(q.shape[0], q.shape[1], cu_seqlens)  # reads the bounds, so the CPU waits; wrong ones are an error
     return None

@@ -1,0 +1,198 @@
+"""Twins of a small language model, eigenvalues in [0, 1] and in [-1, 1], on real Python code: same tokens, same order.
+
+    python benchmarks/code_twins.py CORPUS [--models deltanet,mamba] [--seeds 0,1] [--jobs 4] [--runs FOLDER] [--out results]
+
+CORPUS is made by the scripts in benchmarks/corpus (packages of the validation split are in no other). Each model is trained,
+then asked for its perplexity by position on held-out code, on mathematics and on technical prose, and for the values of
+variables after programs of swaps and assignments. A run that was stopped goes on, one that is finished is not run again.
+Writes code_twins.json, .md and .png into the folder --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import multiprocessing
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eigentrack.experiments.provenance import provenance
+from eigentrack.lm.config import LanguageRunConfig
+from eigentrack.lm.corpus import Corpus
+from eigentrack.lm.language_model import load_language_model
+from eigentrack.lm.perplexity import Windows, perplexity_by_position
+from eigentrack.lm.probe import probe
+from eigentrack.lm.token_bytes import bytes_of_tokens
+from eigentrack.lm.train import run_language_training
+from eigentrack.models.storage import write_json
+
+MODELS: dict[str, dict[str, Any]] = {
+    "deltanet": {"mixer": "deltanet", "mixer_options": {"heads": 4}, "d_model": 512, "layers": 8, "mlp_width": 1408},
+    "mamba": {"mixer": "mamba", "d_model": 512, "layers": 15, "mlp_width": 0},
+}
+RANGES = {"[0, 1]": [0.0, 1.0], "[-1, 1]": [-1.0, 1.0]}
+TEXTS = {"validation": "held-out code", "math": "mathematics", "prose": "technical prose"}
+TRAINING = {
+    "batch": 32,
+    "length": 1024,
+    "warmup": 100,
+    "learning_rate": 1.5e-3,
+    "final_rate": 0.1,
+    "weight_decay": 0.1,
+    "clip": 1.0,
+    "precision": "bfloat16",
+    "reset_documents": False,
+}
+WINDOW, WINDOWS, BUCKETS, PROGRAMS = 16_384, 16, 32, 100
+RESULT_FILE = "result.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Twin:
+    model: str
+    range: str
+    seed: int
+
+    def config(self, corpus: str, steps: int) -> LanguageRunConfig:
+        values = {
+            "corpus": corpus,
+            "model": {**MODELS[self.model], "eigenvalues": RANGES[self.range], "tie_embeddings": True},
+            "training": {**TRAINING, "steps": steps, "seed": self.seed},
+            "validate_every": 200,
+            "telemetry_every": 200,
+            "checkpoint_every": 400,
+        }
+        return LanguageRunConfig.from_json(values)
+
+    @property
+    def folder(self) -> str:
+        low, high = RANGES[self.range]
+        return f"{self.model}_{low:g}_{high:g}-seed-{self.seed}"
+
+
+def train_and_test(twin: Twin, corpus: str, steps: int, runs: Path, device: str) -> dict[str, Any]:
+    folder = runs / twin.folder
+    if (folder / RESULT_FILE).exists():
+        return json.loads((folder / RESULT_FILE).read_text())
+    start = time.perf_counter()
+    trained = run_language_training(twin.config(corpus, steps), folder, resume=True, device=device)
+    seconds = time.perf_counter() - start
+    language_model = load_language_model(folder, device)
+    sizes = bytes_of_tokens(language_model.tokenizer)
+    windows = Windows(WINDOW, WINDOWS)
+    result = {
+        **dataclasses.asdict(twin),
+        "parameters": sum(parameter.numel() for parameter in language_model.model.parameters()),
+        "tokens": trained.tokens,
+        "loss": trained.loss,
+        "validation_loss": trained.validation_loss,
+        "training_seconds": round(seconds, 1),
+        "perplexity": {
+            split: perplexity_by_position(
+                language_model.model, Corpus.open(corpus, split), windows, buckets=BUCKETS, token_bytes=sizes
+            ).to_json()
+            for split in TEXTS
+        },
+        "probe": [dataclasses.asdict(answers) for answers in probe(language_model, programs=PROGRAMS)],
+        "learning": learning_curve(folder / "metrics.jsonl"),
+    }
+    write_json(folder / RESULT_FILE, result)
+    print(f"{twin.folder}: loss {trained.validation_loss}, {seconds:.0f} s", flush=True)
+    return result
+
+
+def learning_curve(path: Path) -> list[dict[str, float]]:
+    """Loss and gradient norm, the mean over every 20 steps; validation where there was one."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    curve = []
+    for first in range(0, len(lines), 20):
+        part = lines[first : first + 20]
+        point = {name: statistics.fmean(line[name] for line in part) for name in ("loss", "gradient_norm")}
+        found = [line["validation_loss"] for line in part if "validation_loss" in line]
+        curve.append({"step": part[-1]["step"], **point, **({"validation_loss": found[-1]} if found else {})})
+    return curve
+
+
+def table(results: Sequence[dict[str, Any]]) -> list[str]:
+    """Perplexities of whole windows, and of their last stretch, far beyond the trained length."""
+    lines = [
+        "| model | range | seed | validation loss | "
+        + " | ".join(f"{label}: to {WINDOW:,} (last stretch)" for label in TEXTS.values())
+        + " | swaps right (of 8 or more) | swaps and assignments right (of 8 or more) |",
+        "|---" * (6 + len(TEXTS)) + "|",
+    ]
+    for result in results:
+        texts = (result["perplexity"][split] for split in TEXTS)
+        shown = [f"{found['perplexity']:.2f} ({found['buckets'][-1]['perplexity']:.2f})" for found in texts]
+        answers = [_right(result["probe"], kind) for kind in ("swaps", "swaps and assignments")]
+        cells = [result["model"], result["range"], str(result["seed"]), f"{result['validation_loss']:.4f}", *shown, *answers]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _right(answers: Sequence[dict[str, Any]], kind: str) -> str:
+    chosen = [answer for answer in answers if answer["kind"] == kind]
+    far = [answer["accuracy"] for answer in chosen if answer["statements"] >= 8]
+    return f"{statistics.fmean(answer['accuracy'] for answer in chosen):.2f} ({statistics.fmean(far):.2f})"
+
+
+def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    models = list(dict.fromkeys(result["model"] for result in results))
+    figure, grid = pyplot.subplots(
+        len(models), len(TEXTS), figsize=(13, 3.6 * len(models)), squeeze=False, layout="constrained"
+    )
+    for row, model in zip(grid, models, strict=True):
+        for axes, (split, label) in zip(row, TEXTS.items(), strict=True):
+            for result in (result for result in results if result["model"] == model):
+                buckets = result["perplexity"][split]["buckets"]
+                colour = "tab:blue" if result["range"] == "[-1, 1]" else "tab:orange"
+                axes.plot(
+                    [bucket["last"] for bucket in buckets],
+                    [bucket["perplexity"] for bucket in buckets],
+                    color=colour,
+                    alpha=0.8,
+                    label=f"{result['range']}, seed {result['seed']}",
+                )
+            axes.axvline(TRAINING["length"], color="grey", linestyle=":", label="trained length")
+            axes.set(title=f"{model}: {label}", xlabel="position in the window", ylabel="perplexity", xscale="log")
+    grid[0][0].legend(fontsize=8)
+    figure.savefig(path, dpi=130)
+    pyplot.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="trains and tests twins of a small language model")
+    parser.add_argument("corpus")
+    parser.add_argument("--models", default="deltanet")
+    parser.add_argument("--seeds", default="0,1")
+    parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--runs", type=Path, default=Path("runs/code_twins"))
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    given = parser.parse_args()
+    seeds = [int(seed) for seed in given.seeds.split(",")]
+    twins = [Twin(model, kind, seed) for model in given.models.split(",") for seed in seeds for kind in RANGES]
+    start = time.perf_counter()
+    with multiprocessing.get_context("spawn").Pool(given.jobs, maxtasksperchild=1) as pool:
+        jobs = [(twin, given.corpus, given.steps, given.runs, given.device) for twin in twins]
+        results = pool.starmap(train_and_test, jobs, chunksize=1)
+    facts = {"steps": given.steps, "training": TRAINING, "models": MODELS, "seconds": round(time.perf_counter() - start, 1)}
+    given.out.mkdir(parents=True, exist_ok=True)
+    write_json(given.out / "code_twins.json", {"provenance": provenance(), **facts, "results": results})
+    print("\n".join(lines := table(results)))
+    (given.out / "code_twins.md").write_text("\n".join(lines) + "\n")
+    plot(results, given.out / "code_twins.png")
+
+
+if __name__ == "__main__":
+    main()
