@@ -140,6 +140,25 @@ def _right(answers: Sequence[dict[str, Any]], kind: str) -> str:
     return f"{statistics.fmean(answer['accuracy'] for answer in chosen):.2f} ({statistics.fmean(far):.2f})"
 
 
+def page(record: dict[str, Any]) -> str:
+    """What was done, the table and the plot."""
+    found, origin, training = record["results"], record["provenance"], record["training"]
+    sizes = ", ".join(dict.fromkeys(f"{result['model']} {result['parameters'] / 1e6:.1f}M" for result in found))
+    facts = [
+        f"- models: {sizes} parameters, in both ranges; a pair shares its seed, hence its tokens and their order",
+        f"- training: {found[0]['tokens'] / 1e6:.1f}M tokens of Python code, {record['steps']:,} steps of "
+        f"{training['batch']} × {training['length']} tokens, rate {training['learning_rate']:g}, bfloat16",
+        f"- test: {WINDOWS} windows of {WINDOW:,} tokens of each text, the state carried through; the trained length is "
+        f"{training['length']:,}",
+        f"- probe: the value of one of five variables after a program of swaps (and assignments), of {PROGRAMS} programs each; "
+        f"a guess is right in {found[0]['probe'][0]['chance']:.2f} of them",
+        *(f"- {name}: `{value}`" if name == "command" else f"- {name}: {value}" for name, value in origin.items()),
+        f"- wall time: {record['seconds']:.0f} s for all, side by side",
+    ]
+    opening = ["# Twins of a small language model on Python code", "", *facts, "", *table(found), ""]
+    return "\n".join([*opening, "![perplexity by position](code_twins.png)", ""])
+
+
 def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
     import matplotlib
 
@@ -186,12 +205,19 @@ def main() -> None:
     with multiprocessing.get_context("spawn").Pool(given.jobs, maxtasksperchild=1) as pool:
         jobs = [(twin, given.corpus, given.steps, given.runs, given.device) for twin in twins]
         results = pool.starmap(train_and_test, jobs, chunksize=1)
-    facts = {"steps": given.steps, "training": TRAINING, "models": MODELS, "seconds": round(time.perf_counter() - start, 1)}
+    record = {
+        "provenance": provenance(),
+        "steps": given.steps,
+        "training": TRAINING,
+        "models": MODELS,
+        "seconds": round(time.perf_counter() - start, 1),
+        "results": results,
+    }
     given.out.mkdir(parents=True, exist_ok=True)
-    write_json(given.out / "code_twins.json", {"provenance": provenance(), **facts, "results": results})
-    print("\n".join(lines := table(results)))
-    (given.out / "code_twins.md").write_text("\n".join(lines) + "\n")
+    write_json(given.out / "code_twins.json", record)
+    (given.out / "code_twins.md").write_text(page(record))
     plot(results, given.out / "code_twins.png")
+    print("\n".join(table(results)))
 
 
 if __name__ == "__main__":

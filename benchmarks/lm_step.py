@@ -8,8 +8,8 @@ share of the rate of a large bfloat16 matrix product, measured here; the FLOPs a
 the same for all. "6N" is the usual estimate, six FLOPs a parameter and token, as a share of the same rate.
 
 The peers are flash-linear-attention's DeltaNet, with its own fused losses, and transformers' Mamba with mamba-ssm's scan; one
-that is not installed is left out. A contender that fails is written down with its message. A setting that is run again replaces
-its rows.
+that is not installed is left out. A contender that fails is written down with its message. Every row is
+written as soon as it is measured; a setting that is run again replaces its rows.
 """
 
 from __future__ import annotations
@@ -248,16 +248,16 @@ def main() -> None:
         setting = SETTINGS[name]
         print(f"{name}: {setting.preset}, B{setting.batch} T{TIME}, vocabulary {setting.vocabulary:,}", flush=True)
         contenders = {**OURS, **PEERS[setting.model_config().mixers[0]]}
-        rows = {}
+        rows: dict[str, dict[str, Any]] = {}
+        stored[name] = {"peak_tflops": peak_rate / 1e12, "provenance": provenance(), "rows": rows}
         for contender, make in contenders.items():
             if contender.startswith(wanted):
                 rows[contender] = row(setting, make, arguments.rounds, peak_rate)
                 print(line(contender, rows[contender]), flush=True)
+                arguments.out.parent.mkdir(parents=True, exist_ok=True)
+                write_json(arguments.out, {"benchmark": "language-model training step", "time": TIME, "settings": stored})
         if best(rows, True) and best(rows, False):
             print(f"  ours / peer: {best(rows, True) / best(rows, False):.2f}")
-        stored[name] = {"peak_tflops": peak_rate / 1e12, "provenance": provenance(), "rows": rows}
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        write_json(arguments.out, {"benchmark": "language-model training step", "time": TIME, "settings": stored})
     print(f"written: {arguments.out}")
 
 
