@@ -1,8 +1,12 @@
-"""EigenRange: the interval that holds the eigenvalues of a state-transition matrix A(x).
+"""The set that holds the eigenvalues of a state-transition matrix A(x): EigenRange, an interval; EigenDisk, a disk or annulus.
 
 A diagonal gate s in [0, 1] becomes the eigenvalue  low + (high - low) s.
 A generalized Householder factor I - b k kᵀ with a unit key has the eigenvalue 1 - b along k and 1 elsewhere;
 the range bounds that one eigenvalue, so b lies in [1 - high, 1 - low].
+A gate s and an angle, counted in turns, become the eigenvalue  (inner + (outer - inner) s) exp(2πi turn)  of a disk.
+
+Both have `radial`, the range of the real factor, and are written alike: as text (`str` and `parse_eigenvalues`) and in JSON
+(`to_json` and `eigenvalues_from_json`).
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,19 +29,21 @@ class EigenRange:
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                raise ValueError(f"EigenRange {name}={value!r} must be a finite number in [-1, 1]")
-            if abs(value) > 1:
-                raise ValueError(
-                    f"EigenRange {name}={value:g} lies outside [-1, 1]: a transition of norm > 1 makes the state diverge"
-                )
-            object.__setattr__(self, name, float(value))
+            why = "a transition of norm > 1 makes the state diverge"
+            object.__setattr__(self, name, _bounded(f"EigenRange {name}", getattr(self, name), -1, why))
         if not self.low < self.high:
             raise ValueError(f"EigenRange low={self.low:g} must be below high={self.high:g}")
 
     def __str__(self) -> str:
         return f"[{self.low:g}, {self.high:g}]"
+
+    @property
+    def radial(self) -> EigenRange:
+        """The range of the real factor of an eigenvalue: all of it, as nothing turns."""
+        return self
+
+    def to_json(self) -> list[float]:
+        return [self.low, self.high]
 
     def eigenvalue(self, gate: Tensor) -> Tensor:
         """The eigenvalue of a gate in [0, 1]: gate 0 gives exactly `low`, gate 1 exactly `high`."""
@@ -55,6 +62,66 @@ class EigenRange:
         except ValueError:
             raise ValueError(f"eigenvalue range {text!r} is not two numbers: write it as -1,1 or [0, 1]") from None
         return cls(low, high)
+
+
+@dataclass(frozen=True)
+class EigenDisk:
+    """Eigenvalues of modulus `inner` to `outer` and any angle: `EigenDisk()` can turn, hence count modulo every number."""
+
+    inner: float = 0.0
+    outer: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("inner", "outer"):
+            why = "a modulus is not negative, and above 1 it makes the state diverge"
+            object.__setattr__(self, name, _bounded(f"EigenDisk {name}", getattr(self, name), 0, why))
+        if not self.inner < self.outer:
+            raise ValueError(f"EigenDisk inner={self.inner:g} must be below outer={self.outer:g}")
+
+    def __str__(self) -> str:
+        if self.inner:
+            return f"annulus {self.inner:g} {self.outer:g}"
+        return "disk" if self.outer == 1 else f"disk {self.outer:g}"
+
+    @property
+    def radial(self) -> EigenRange:
+        """The range of the real factor of an eigenvalue, its modulus."""
+        return EigenRange(self.inner, self.outer)
+
+    def to_json(self) -> dict[str, list[float]]:
+        return {"disk": [self.inner, self.outer]}
+
+
+Eigenvalues = EigenRange | EigenDisk
+
+
+def parse_eigenvalues(text: str) -> Eigenvalues:
+    """Reads "[-1, 1]" or "-1,1" as a range, "disk", "disk 0.9" and "annulus 0.5 1" as a disk."""
+    kind, *numbers = re.split(r"[\s,]+", text.strip())
+    if kind not in ("disk", "annulus"):
+        return EigenRange.parse(text)
+    try:
+        radii = [float(number) for number in numbers]
+        inner, outer = [0.0, *(radii or [1.0])] if kind == "disk" else radii
+    except ValueError:
+        raise ValueError(f"eigenvalues {text!r} are not a disk: write disk, disk 0.9 or annulus 0.5 1") from None
+    return EigenDisk(inner, outer)
+
+
+def eigenvalues_from_json(value: Any) -> Eigenvalues:
+    """[low, high] is a range, {"disk": [inner, outer]} a disk."""
+    ends = value["disk"] if isinstance(value, dict) and set(value) == {"disk"} else value
+    if not isinstance(ends, list) or len(ends) != 2:
+        raise ValueError(f'eigenvalues are written [low, high] or {{"disk": [inner, outer]}}, got {value!r}')
+    return EigenRange(*ends) if ends is value else EigenDisk(*ends)
+
+
+def _bounded(what: str, value: Any, lowest: int, why: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"{what}={value!r} must be a finite number in [{lowest}, 1]")
+    if not lowest <= value <= 1:
+        raise ValueError(f"{what}={value:g} lies outside [{lowest}, 1]: {why}")
+    return float(value)
 
 
 def _between(start: float, end: float, weight: Tensor) -> Tensor:

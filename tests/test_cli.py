@@ -31,9 +31,11 @@ def test_layers_lists_every_mixer() -> None:
 
     rows = json.loads(run("layers", "--json").stdout)
     assert [row["name"] for row in rows] == list(MIXERS)
+    assert {row["name"] for row in rows if row["takes_disk"]} == {"mamba", "mamba2", "gla", "s4d"}
     assert {row["name"] for row in rows if row["takes_eigenvalues"]} == set(MIXERS) - {
         "slstm",
         "lstm",
+        "ttt",
         "attention",
         "convolution",
     }
@@ -80,13 +82,15 @@ def test_train_then_evaluate(tmp_path: Path, task: list[str]) -> None:
         (["--task", "pairty"], "task 'pairty' is not known; there are parity"),
         (["--layer", "rwkv"], "mixer='rwkv' is not known; there are mamba"),
         (["--eigenvalues", "-2,1"], "EigenRange low=-2 lies outside"),
+        (["--eigenvalues", "annulus 1"], "eigenvalues 'annulus 1' are not a disk: write disk, disk 0.9 or annulus 0.5 1"),
+        (["--eigenvalues", "disk"], "DeltaNet: its gates and factors are real, so eigenvalues=disk must be a range"),
         (["--lengths", "40"], "--lengths '40' must be two whole numbers, such as 3,40"),
         (["--lengths", "0,3"], "lengths=(0, 3) must be 1 ≤ shortest ≤ longest"),
         (["--lr", "-1"], "learning_rate=-1.0 must be positive"),
         (["--task-option", "last_weight"], "--task-option 'last_weight' must be written name=value"),
         (["--task-option", "last_weight=abc"], "task 'parity': option last_weight='abc' must be of type float"),
         (["--layer-option", "heads=true"], "mixer 'deltanet': option heads=True must be of type int"),
-        (["--layer-option", "gate=3"], "an eigenvalue range is written [low, high], got 3"),
+        (["--layer-option", "gate=3"], 'eigenvalues are written [low, high] or {"disk": [inner, outer]}, got 3'),
         (["--label-smoothing", "2"], "label_smoothing=2.0 must be at least 0 and below 1"),
         (["--device", "cuda:77"], "--device cuda:77 is not to be had here"),
         (["--task", "[/red]x"], "task '[/red]x' is not known"),

@@ -101,6 +101,12 @@ def test_the_page_runs_as_printed(page: str) -> None:
     run_page(page, is_cheap)
 
 
+@pytest.mark.slow
+def test_after_the_demo_the_readme_looks_inside_its_models() -> None:
+    run_command(Command(("demo",)))
+    run_page("README.md", lambda command: command.arguments[0] in READERS and is_cheap(command))
+
+
 @every_page
 def test_every_block_says_what_it_is(page: str) -> None:
     for block in code_blocks(PAGES[page]):

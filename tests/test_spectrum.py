@@ -1,15 +1,16 @@
-"""EigenRange: a frozen value that reaches its ends exactly and refuses what diverges."""
+"""EigenRange and EigenDisk: frozen values, written alike, that reach their ends exactly and refuse what diverges."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues, eigenvalues_from_json, parse_eigenvalues
 
 bounds = st.floats(-1, 1, allow_nan=False)
 
@@ -92,3 +93,51 @@ def test_parse(text: str) -> None:
 def test_parse_names_what_it_cannot_read(text: str) -> None:
     with pytest.raises(ValueError, match="is not two numbers"):
         EigenRange.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("-1,1", EigenRange(-1, 1)),
+        ("[0, 1]", EigenRange(0, 1)),
+        ("disk", EigenDisk()),
+        (" disk 0.9", EigenDisk(0, 0.9)),
+        ("annulus 0.5 1", EigenDisk(0.5, 1)),
+        ("annulus 0.25,0.75", EigenDisk(0.25, 0.75)),
+    ],
+)
+def test_both_are_read_from_text_and_written_so_that_they_are_read_again(text: str, value: Eigenvalues) -> None:
+    assert parse_eigenvalues(text) == value
+    assert parse_eigenvalues(str(value)) == value
+    assert eigenvalues_from_json(json.loads(json.dumps(value.to_json()))) == value
+
+
+@pytest.mark.parametrize("text", ["disk 1 2 3", "annulus", "annulus 1", "annulus a b", "disk x"])
+def test_text_that_is_no_disk_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match=f"eigenvalues {text!r} are not a disk: write disk, disk 0.9 or annulus 0.5 1"):
+        parse_eigenvalues(text)
+
+
+@pytest.mark.parametrize("value", [3, [1], {"disk": 1}, {"disk": [0, 1], "ring": 1}, "disk", None])
+def test_json_that_is_neither_is_named(value: object) -> None:
+    with pytest.raises(ValueError, match=r"eigenvalues are written \[low, high\] or"):
+        eigenvalues_from_json(value)
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "message"),
+    [
+        (-0.5, 1, "inner=-0.5 lies outside .0, 1.: a modulus is not negative"),
+        (0, 1.5, "outer=1.5 lies outside .0, 1.: .* diverge"),
+        (0.5, 0.5, "inner=0.5 must be below outer=0.5"),
+        (0, float("inf"), "outer=inf must be a finite number"),
+    ],
+)
+def test_bad_radii_are_named(inner: float, outer: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        EigenDisk(inner, outer)
+
+
+def test_the_radial_part_is_what_does_not_turn() -> None:
+    assert EigenRange(-1, 1).radial == EigenRange(-1, 1)
+    assert EigenDisk(0.25, 1).radial == EigenRange(0.25, 1)

@@ -16,12 +16,13 @@ Array = NDArray[np.float64]
 State = tuple[tuple[int, ...], ...]  # [points][columns]
 
 FAINT = 0.1  # of the largest column
-NEAR = 0.3  # how far from exact a β, or a write in units of the memory's size, may lie
+NEAR = 0.3  # how far from exact a β, or a write in units of the memory's size, may lie to be snapped
+LOOSE = 0.5  # beyond, another exact head may be as near
 
 
 @dataclass(frozen=True)
 class ExactHead:
-    """`moved` is the largest change that made it exact: of a β, of the cosine of two keys, or of a write."""
+    """`moved` is the largest change that made it exact: of a β, of two keys' cosine, of a write, or a leak that was cut."""
 
     name: str
     start: State

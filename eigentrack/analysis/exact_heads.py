@@ -1,8 +1,8 @@
 """The exact heads that the heads of a trained layer are near.
 
-On letter a a head's memory moves by S ← A_a S + B_a. If every A_a is diagonal, each channel is a head by itself. If every A_a
-is near I - β k kᵀ, the keys are sorted into groups at right angles: one line, or lines that meet at 60° (exact_lines.py,
-exact_roots.py). What is near neither is left out.
+On letter a a head's memory moves by S ← A_a S + B_a. Along a line that all A_a keep nearly invariant it is a head by itself
+(exact_lines.py): if every A_a is diagonal, each channel is one. If every A_a is near I - β k kᵀ, keys that meet at 60° make
+another (exact_roots.py).
 
 A letters  H heads  n state size  V columns
 """
@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from eigentrack.analysis.exact_head import NEAR, Array, ExactHead
+from eigentrack.analysis.exact_head import LOOSE, Array, ExactHead
 from eigentrack.analysis.exact_lines import exact_line
 from eigentrack.analysis.exact_roots import exact_roots
+from eigentrack.analysis.invariant_lines import invariant_lines
 
 APART = 0.25  # the cosine up to which keys count as at right angles
 
@@ -26,31 +27,25 @@ def exact_heads(matrices: Array, writes: Array, start: Array, levels: int) -> li
 
     Memories are rounded to the whole numbers up to `levels`.
     """
-    identity = np.eye(matrices.shape[-1])
     found: list[ExactHead | None] = []
+    identity = np.eye(matrices.shape[-1])
     for h in range(matrices.shape[1]):
-        name, changes = f"head {h + 1}", identity - matrices[:, h]
-        if not changes[:, identity == 0].any():
-            found += [
-                exact_line(f"{name}, channel {c + 1}", unit, changes[:, c, c], writes[:, h], start[h], levels)
-                for c, unit in enumerate(identity)
-            ]
-        else:
-            found += _heads_of_keys(name, changes, writes[:, h], start[h], levels)
-    return sorted((head for head in found if head is not None), key=lambda head: head.moved)
+        parts = matrices[:, h], writes[:, h], start[h], levels
+        is_diagonal = not matrices[:, h][:, identity == 0].any()
+        kind, lines = ("channel", [*identity]) if is_diagonal else ("line", invariant_lines(matrices[:, h]))
+        found += [exact_line(f"head {h + 1}, {kind} {number}", line, *parts) for number, line in enumerate(lines, start=1)]
+        if not is_diagonal:
+            found += _swaps(f"head {h + 1}", *parts)
+    return sorted((head for head in found if head is not None and head.moved < LOOSE), key=lambda head: head.moved)
 
 
-def _heads_of_keys(name: str, changes: Array, writes: Array, start: Array, levels: int) -> Iterator[ExactHead | None]:
-    betas, keys, rest = _factors(changes)
-    if rest > NEAR:
+def _swaps(name: str, matrices: Array, writes: Array, start: Array, levels: int) -> Iterator[ExactHead | None]:
+    betas, keys, rest = _factors(np.eye(matrices.shape[-1]) - matrices)
+    if rest > LOOSE:
         return
     moving = [a for a, beta in enumerate(betas) if round(beta) != 0]
     for letters in _connected(np.abs(keys @ keys.T) > APART, moving):
-        unit = keys[letters[0]]
-        if (np.abs(keys[letters] @ unit) > 1 - APART).all():
-            along = betas * (keys @ unit) ** 2
-            yield exact_line(f"{name}, key of letter {letters[0] + 1}", unit, along, writes, start, levels)
-        else:
+        if not (np.abs(keys[letters] @ keys[letters[0]]) > 1 - APART).all():
             chosen = {a: keys[a] for a in letters}
             yield exact_roots(f"{name}, {len(letters)} roots", chosen, dict(enumerate(betas)), writes, start, levels)
 

@@ -13,7 +13,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from eigentrack.analysis.exact_head import NEAR, Array, ExactHead, column_sizes, factor, rounded
+from eigentrack.analysis.exact_head import Array, ExactHead, column_sizes, factor, rounded
 from eigentrack.compiler.plan import Move
 
 Pair = tuple[int, int]
@@ -41,7 +41,7 @@ def exact_roots(
     strays = max([np.abs(units @ centre - mirrors).max(), *others])
     turned = np.abs(cosines - roots @ roots.T / 2).max()
     moved = max(turned, *(abs(betas[a] - 2) for a in letters), strays / size if size else np.inf)
-    if turned > TURNED or moved > NEAR:
+    if turned > TURNED or not np.isfinite(moved):
         return None
     still, sizes = (0,) * start.shape[1], column_sizes(begin)
     of_letter = {a: Move((factor(tuple(map(int, root)), 1, still),)) for a, root in zip(letters, roots, strict=True)}

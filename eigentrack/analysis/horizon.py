@@ -1,7 +1,7 @@
 """Horizon: the longest length at which a network's answers still hold, for every pattern of input.
 
-All patterns are streamed side by side with the network's state, so that 10⁷ letters take no more memory than 10³ (but for
-attention's cache). A pattern is given up once it has been wrong for as long as it was right.
+All patterns are streamed side by side with the network's state, so that 10⁷ letters take no more memory than 10⁵ (but for
+attention's cache). A pattern is given up once it has been wrong for as long as it was right; of the others a few rows go far.
 
 B rows  N letters of a piece
 """
@@ -16,18 +16,23 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from eigentrack.analysis.input_patterns import LEAD_IN, Pattern, stream_pattern
+from eigentrack.analysis.input_patterns import LEAD_IN, Pattern
+from eigentrack.analysis.pattern_stream import PatternStream
 from eigentrack.analysis.subject import Subject
 
 HOLDS = 0.99  # of a pattern's rows must be right at every length up to the horizon
 TOKENS_AT_ONCE = 2**16
 LONGEST_PIECE = 4096
+FAR, FAR_ROWS = 100_000, 8  # beyond so many letters at most so many rows of a pattern: minutes, not hours, to 10⁷
 WIDENING = 1.1  # from one point of a curve to the next, beyond length 20
 
 
 @dataclass(frozen=True)
 class PatternHorizon:
-    """`letters` is the horizon. A point of the curve is a length, and the mean accuracy since the point before."""
+    """`letters` is the horizon. A point of the curve is a length, and the mean accuracy since the point before.
+
+    Beyond FAR letters at most FAR_ROWS of the rows were read.
+    """
 
     pattern: str
     rows: int
@@ -53,26 +58,24 @@ def find_horizons(
     """`progress(letters done)` is called after every piece."""
     if longest < 1:
         raise ValueError(f"longest={longest} must be at least 1")
-    rows = sum(pattern.rows for pattern in patterns)
-    piece = max(64, min(LONGEST_PIECE, TOKENS_AT_ONCE // (rows * subject.tokens_per_letter)))
-    trials = [_Trial(subject, pattern, piece, seed) for pattern in patterns]
+    trials = [_Trial(subject, pattern, seed) for pattern in patterns]
     answers = torch.tensor(subject.machine.outputs)
-    _, state = subject.begin(rows)
-    running, done = list(trials), 0
+    _, state = subject.begin(sum(trial.rows for trial in trials))
+    running, done = trials, 0
     while done < longest and running:
-        pairs = [next(trial.stream) for trial in running]
-        count = min(pairs[0][0].shape[1], longest - done)
-        letters, states = (torch.cat(parts)[:, :count] for parts in zip(*pairs, strict=True))
+        rows = sum(trial.rows for trial in running)
+        piece = max(64, min(LONGEST_PIECE, TOKENS_AT_ONCE // (rows * subject.tokens_per_letter))) if done else LEAD_IN
+        count = min(piece, longest - done)
+        letters, states = (torch.cat(parts) for parts in zip(*(trial.stream.read(count) for trial in running), strict=True))
         logits, state = subject.read(letters.to(subject.device), state)
-        right = (logits.argmax(-1).cpu() == answers[states]).split([trial.pattern.rows for trial in running])
+        right = (logits.argmax(-1).cpu() == answers[states]).split([trial.rows for trial in running])
         for trial, own in zip(running, right, strict=True):
             trial.add(own)
         done += count
-        kept = [not trial.is_settled for trial in running]
-        if not all(kept):
-            of_row = torch.repeat_interleave(torch.tensor(kept), torch.tensor([trial.pattern.rows for trial in running]))
-            state = state.select(torch.nonzero(of_row)[:, 0].to(subject.device))
-            running = [trial for trial in running if not trial.is_settled]
+        goes_on = torch.cat([trial.thin_out() for trial in running])
+        if not goes_on.all():
+            state = state.select(torch.nonzero(goes_on)[:, 0].to(subject.device))
+            running = [trial for trial in running if trial.rows]
         if progress is not None:
             progress(done)
     return tuple(trial.result() for trial in trials)
@@ -81,12 +84,12 @@ def find_horizons(
 class _Trial:
     """One pattern while it is streamed."""
 
-    def __init__(self, subject: Subject, pattern: Pattern, piece: int, seed: int) -> None:
-        self.pattern, self.stream = pattern, stream_pattern(subject, pattern, piece, seed)
+    def __init__(self, subject: Subject, pattern: Pattern, seed: int) -> None:
+        self.pattern, self.stream, self.rows = pattern, PatternStream(subject, pattern, seed), pattern.rows
         self._horizon: int | None = None
         self._tested = 0
         self._curve: list[tuple[int, float]] = []
-        self._since_point: list[Tensor] = []
+        self._right_since_point = 0.0
 
     def add(self, right: Bool[Tensor, "B N"]) -> None:
         share = right.double().mean(0)
@@ -94,25 +97,34 @@ class _Trial:
         if self._horizon is None and len(wrong):
             self._horizon = self._tested + int(wrong[0])
         for value in share.split(self._cuts(len(share))):
-            self._since_point.append(value)
+            self._right_since_point += float(value.sum())
             self._tested += len(value)
             if self._tested == self._next_point:
                 self._close_point()
 
-    @property
-    def is_settled(self) -> bool:
-        return self._horizon is not None and self._tested >= 2 * self._horizon + LEAD_IN
+    def thin_out(self) -> Bool[Tensor, " B"]:
+        """Which rows go on: none of a pattern that is given up, few of one that has come far."""
+        before = self.rows
+        if self._horizon is not None and self._tested >= 2 * self._horizon + LEAD_IN:
+            self.rows = 0
+        elif self._tested >= FAR:
+            self.rows = min(before, FAR_ROWS)
+        self.stream.keep(self.rows)
+        return torch.arange(before) < self.rows
 
     def result(self) -> PatternHorizon:
-        if self._since_point:
+        if self._tested > self._last_point:
             self._close_point()
         letters = self._tested if self._horizon is None else self._horizon
         return PatternHorizon(self.pattern.name, self.pattern.rows, letters, self._tested, tuple(self._curve))
 
     @property
+    def _last_point(self) -> int:
+        return self._curve[-1][0] if self._curve else 0
+
+    @property
     def _next_point(self) -> int:
-        last = self._curve[-1][0] if self._curve else 0
-        return _next_point(last)
+        return _next_point(self._last_point)
 
     def _cuts(self, count: int) -> list[int]:
         """The lengths of the parts of a piece between the points of the curve."""
@@ -124,8 +136,9 @@ class _Trial:
         return [after - before for before, after in pairwise(ends)]
 
     def _close_point(self) -> None:
-        self._curve.append((self._tested, round(float(torch.cat(self._since_point).mean()), 4)))
-        self._since_point = []
+        mean = self._right_since_point / (self._tested - self._last_point)
+        self._curve.append((self._tested, round(mean, 4)))
+        self._right_since_point = 0.0
 
 
 def _next_point(length: int) -> int:

@@ -1,23 +1,18 @@
 """Input patterns: words that make a network fail early, besides the random ones that it was trained on.
 
-    random        as in training
-    rare          letters drawn the more often the rarer they are in training
-    one letter    a short random word, then aaaa… for ever; "ignored" where the letter changes no state
-    two letters   a short random word, then abab… for ever
-
-B rows  N letters of a piece
+random        as in training
+rare          letters drawn the more often the rarer they are in training
+one letter    a short random word, then aaaa… for ever; "ignored" where the letter changes no state
+two letters   a short random word, then abab… for ever
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import combinations, count
+from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from eigentrack.analysis.subject import Subject
 from eigentrack.tasks.counter_random import derived_seed
@@ -51,31 +46,6 @@ def input_patterns(subject: Subject, random_rows: int, cycle_rows: int, seed: in
     for pair in _some(list(combinations(letters, 2)), seed):
         patterns.append(Pattern(", ".join(machine.letters[a] for a in pair) + " in turn", cycle_rows, pair))
     return tuple(patterns)
-
-
-def stream_pattern(
-    subject: Subject, pattern: Pattern, piece: int, seed: int
-) -> Iterator[tuple[Int[Tensor, "B N"], Int[Tensor, "B N"]]]:
-    """Letters and the machine's states after each, without end: LEAD_IN letters, then piece by piece."""
-    seed = derived_seed(seed, pattern.name)
-    walk = subject.walk
-    if pattern.shares is not None:
-        walk = replace(walk, shares=pattern.shares, live=None, escape=1.0)
-    state = torch.full((pattern.rows,), subject.machine.start)
-    if not pattern.cycle:
-        for step in count():
-            letters, states = walk(state, piece if step else LEAD_IN, seed, step)
-            state = states[:, -1]
-            yield letters, states[:, 1:]
-    letters, states = walk(state, LEAD_IN, seed, 0)
-    yield letters, states[:, 1:]
-    table, now = np.array(subject.machine.transitions), states[:, -1].numpy()
-    for first in count(0, piece):
-        word = np.array(pattern.cycle)[np.arange(first, first + piece) % len(pattern.cycle)]
-        after = np.empty((piece, pattern.rows), dtype=np.int64)
-        for t, letter in enumerate(word):
-            after[t] = now = table[now, letter]
-        yield torch.from_numpy(word).expand(pattern.rows, -1), torch.from_numpy(after.T.copy())
 
 
 def _rare_shares(subject: Subject, seed: int) -> tuple[float, ...] | None:

@@ -132,9 +132,11 @@ def _states(subject: Subject, longest: int, seed: int, progress: Progress) -> di
     swept = max(LOOKS, min(longest, SWEPT))
     geometry = state_geometry(subject, swept, seed=seed, progress=lambda done: progress("states", done, swept))
     progress("states", swept, swept)
-    noise = []
+    noise: list[NoiseTolerance] = []
     for number, letters in enumerate(NOISY, start=1):
-        noise.append(noise_tolerance(subject, min(letters, longest), seed=seed))
+        found = noise_tolerance(subject, min(letters, longest), seed=seed)
+        # samples of other words: what misread a shorter one would misread a longer one, too
+        noise.append(dataclasses.replace(found, noise=min([found.noise, *(shorter.noise for shorter in noise)])))
         progress("noise", number, len(NOISY))
     last, merged = geometry[-1], None
     if noise[-1].noise and last.gap:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from eigentrack.automata import group, language
 from eigentrack.compiler import load_compiled
 from eigentrack.compiler.compiled import CERTIFICATE
 from eigentrack.models import SequenceModel, load_model
-from eigentrack.models.storage import CONFIG_FILE
+from eigentrack.models.storage import CONFIG_FILE, WRAPPED_CONFIG
 from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.registry import make_task
 from eigentrack.tasks.regular_language import chosen_automaton
@@ -53,6 +54,7 @@ def load_inspected(folder: Path, task: str | None, options: dict[str, Any], devi
         raise ValueError(
             f"{folder} holds no {RUN_FILE}, {CONFIG_FILE} or {CERTIFICATE}: it is no run, model or compiled network"
         )
+    _check_is_ours(home)
     model = load_model(home, device).eval()
     if task is None:
         return Loaded(model, kind, "none", None, trained_to)
@@ -60,6 +62,18 @@ def load_inspected(folder: Path, task: str | None, options: dict[str, Any], devi
     if not isinstance(made, TrackingTask):
         return Loaded(model, kind, task, None, trained_to)
     return Loaded(model, kind, task, trained_subject(model, made, _letter_names(task, options)), trained_to)
+
+
+def _check_is_ours(folder: Path) -> None:
+    """A folder of transformers that is not ours says its model type; all else is for load_model to judge."""
+    try:
+        values = json.loads((folder / CONFIG_FILE).read_text())
+    except (OSError, ValueError):
+        return
+    if isinstance(values, dict) and "model_type" in values and WRAPPED_CONFIG not in values:
+        raise ValueError(
+            f"{folder} holds a {values['model_type']} of transformers: `eigentrack lm convert` makes it ours first"
+        )
 
 
 def _letter_names(task: str, options: dict[str, Any]) -> tuple[str, ...] | None:

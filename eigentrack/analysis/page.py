@@ -19,7 +19,7 @@ EXACT = "exact"
 MOST_ROWS = 64  # of a table; the JSON has all
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#222}
 table{border-collapse:collapse;margin:.8rem 0}td,th{border:1px solid #ccc;padding:.15rem .6rem;text-align:right}
-td:first-child,th:first-child{text-align:left}img{max-width:100%}p.note{color:#666}"""
+td:first-child,th:first-child,table.facts td{text-align:left}img{max-width:100%}p.note{color:#666}"""
 
 
 def write_inspection(inspection: Inspection, name: str, provenance: Mapping[str, str], folder: Path) -> tuple[Path, Path]:
@@ -40,7 +40,7 @@ def render(inspection: Inspection, name: str, provenance: Mapping[str, str]) -> 
     parts = [
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{title}</title><style>{STYLE}</style></head><body>",
         f"<h1>{title}</h1>",
-        _table(("", ""), [*summary_rows(inspection), *provenance.items()]),
+        _facts([*summary_rows(inspection), *provenance.items()]),
         *(f"<p class='note'>{escape(note)}</p>" for note in inspection.notes),
         *_spectra(inspection),
     ]
@@ -200,7 +200,7 @@ def _automaton(extraction: Extraction) -> list[str]:
 
 
 def _reach(horizon: PatternHorizon) -> str:
-    return f"{'beyond ' if horizon.is_open else ''}{horizon.letters:,} letters"
+    return f"{'beyond ' if horizon.is_open else ''}{horizon.letters:,} letter{'' if horizon.letters == 1 else 's'}"
 
 
 def _yes(value: bool) -> str:
@@ -211,11 +211,16 @@ def _image(png: bytes, caption: str) -> str:
     return f"<p><img alt='{escape(caption)}' src='data:image/png;base64,{base64.b64encode(png).decode()}'></p>"
 
 
-def _table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
-    def line(cells: Sequence[object], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+def _facts(rows: Sequence[tuple[str, str]]) -> str:
+    return f"<table class='facts'>{''.join(_line(row, 'td') for row in rows)}</table>"
 
-    body = [line(head, "th"), *(line(row, "td") for row in rows[:MOST_ROWS])]
+
+def _table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+    body = [_line(head, "th"), *(_line(row, "td") for row in rows[:MOST_ROWS])]
     if len(rows) > MOST_ROWS:
-        body.append(line([f"… {len(rows) - MOST_ROWS} more in the JSON"], "td"))
+        body.append(_line([f"… {len(rows) - MOST_ROWS} more in the JSON"], "td"))
     return f"<table>{''.join(body)}</table>"
+
+
+def _line(cells: Sequence[object], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"

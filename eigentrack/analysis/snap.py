@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from eigentrack.analysis.exact_head import Array, ExactHead, State
+from eigentrack.analysis.exact_head import NEAR, Array, ExactHead, State
 from eigentrack.analysis.exact_heads import exact_heads
 from eigentrack.analysis.moore_machine import MooreMachine, minimal_machine
 from eigentrack.analysis.subject import Subject, model_mixers
@@ -46,18 +46,28 @@ class Snapped:
 def snap_to_exact(subject: Subject) -> Snapped:
     """ValueError says what is in the way."""
     machine, actions = minimal_machine(subject.machine), _letter_actions(subject)
-    near = 0
-    for levels in LEVELS:
-        candidates = exact_heads(*actions, levels)
-        near = len(candidates)
+    by_level = [exact_heads(*actions, levels) for levels in LEVELS]
+    if found := _first_fit(machine, [[head for head in heads if head.moved <= NEAR] for heads in by_level]):
+        return _snapped(machine, _thinned(machine, found))
+    if not any(by_level):
+        raise ValueError("no head of the trained layer is near an exact one: train it longer, or with smaller heads")
+    if loose := _first_fit(machine, by_level):
+        distance = max(head.moved for head in loose)
+        raise ValueError(f"the nearest exact network is {distance:.2f} away, farther than {NEAR}: train it longer")
+    raise ValueError(
+        f"of the exact heads nearby, {len(by_level[0])}, no {MOST_HEADS} or fewer tell the automaton's states apart"
+    )
+
+
+def _first_fit(machine: MooreMachine, by_level: Sequence[Sequence[ExactHead]]) -> tuple[ExactHead, ...] | None:
+    """The fewest of the nearest heads that have one joint state of their own in each of the machine's states."""
+    for candidates in by_level:
         for count in range(1, MOST_HEADS + 1):
             for heads in combinations(candidates if count == 1 else candidates[:CANDIDATES], count):
                 for started in _restarts(machine, heads):
                     if _joint_states(machine, started) is not None:
-                        return _snapped(machine, _thinned(machine, started))
-    if not near:
-        raise ValueError("no head of the trained layer is near an exact one: train it longer, or with smaller heads")
-    raise ValueError(f"of the exact heads nearby, {near}, no {MOST_HEADS} or fewer tell the automaton's states apart")
+                        return started
+    return None
 
 
 def _snapped(machine: MooreMachine, heads: tuple[ExactHead, ...]) -> Snapped:

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="figure1 to 8, table3, table4, deltaproduct, ablation, stability or mat.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            help="figure1 to 8, table3, table4, deltaproduct, ablation, stability, mat; on open questions: hybrids, "
+            "tradeoff, depth, signed_gates, ladder, family."
+        ),
+    ],
     budget: Annotated[
         str, typer.Option(help="smoke (CPU, a minute: proves the path), short (a GPU, minutes) or paper.")
     ] = "smoke",
@@ -39,24 +45,27 @@ def reproduce(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a table or a figure of the paper: numbers, a plot, and a page with our values beside the paper's.
+    """Run a table or a figure of the paper, or an open question: numbers, a plot, and a page with ours beside the paper's.
 
-    Stopped at any moment, the same command goes on; experiments in one folder share the cells they have in common.
+    Stopped at any moment, the same command goes on; experiments in one folder share the cells they have in common, and several
+    names share the device to the end.
 
     Example: eigentrack reproduce figure1 --budget smoke --jobs 2
     """
     from eigentrack.experiments.ray_launcher import run_on_ray
-    from eigentrack.experiments.reproduce import launching, named_experiment
+    from eigentrack.experiments.reproduce import launching, named_experiment, run_cells
     from eigentrack.experiments.reproduce import reproduce as run_experiment
     from eigentrack.experiments.sweep import run_locally
 
-    experiment = named_experiment(name)
+    experiments = [named_experiment(name) for name in dict.fromkeys(names)]
     launchers = {"local": run_locally, "ray": run_on_ray}
     if launcher not in launchers:
         raise ValueError(f"--launcher {launcher} is not known; there are {', '.join(launchers)}")
-    trains_language_models = experiment.prepare is not None
-    if trains_language_models and launcher == "ray":
-        raise ValueError(f"--launcher ray shares no disk, and the cells of {name} share a corpus: leave it out")
+    language_models = [experiment.name for experiment in experiments if experiment.prepare is not None]
+    if language_models and launcher == "ray":
+        raise ValueError(f"--launcher ray shares no disk, and the cells of {language_models[0]} share a corpus: leave it out")
+    if len(experiments) > 1 and (as_json or data or language_models):
+        raise ValueError(f"{', '.join(names)} together: --json, --data and language models take one name alone")
     if jobs is not None and jobs < 1:
         raise ValueError(f"--jobs {jobs} must be at least 1")
     check_device(device)
@@ -65,7 +74,7 @@ def reproduce(
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file: name a folder")
     folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    launch = partial(launchers[launcher], jobs=jobs or _jobs(device, trains_language_models), device=device)
+    launch = partial(launchers[launcher], jobs=jobs or _jobs(device, bool(language_models)), device=device)
 
     columns = TextColumn("{task.fields[cells]}"), BarColumn(), TimeRemainingColumn()
     with Progress(*columns, console=err, disable=as_json) as progress:
@@ -79,14 +88,18 @@ def reproduce(
             progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
         sweep = launching(launch, report=show, say=say)
-        report, files = run_experiment(experiment, budget, folder, sweep, chosen_seeds, data=texts, say=say)
-    if as_json:
-        out.print_json(json.dumps(report.to_json()))
-    else:
-        _print(report, files)
-    if report.outcome.failures or report.outcome.unfinished:
-        counts = f"{len(report.outcome.failures)} failed, {report.outcome.unfinished} unfinished"
-        err.print(f"not all cells are there: {counts}; the same command goes on", highlight=False)
+        left = run_cells(experiments, budget, folder, sweep, chosen_seeds) if len(experiments) > 1 else 0
+        ready = [] if left else experiments  # interrupted, the reports wait
+        done = [run_experiment(each, budget, folder, sweep, chosen_seeds, data=texts, say=say) for each in ready]
+    failed = 0
+    for report, files in done:
+        if as_json:
+            out.print_json(json.dumps(report.to_json()))
+        else:
+            _print(report, files)
+        failed, left = failed + len(report.outcome.failures), left + report.outcome.unfinished
+    if failed or left:
+        err.print(f"not all cells are there: {failed} failed, {left} unfinished; the same command goes on", highlight=False)
         raise typer.Exit(1)
 
 

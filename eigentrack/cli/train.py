@@ -23,7 +23,7 @@ def train(
     task_option: Annotated[list[str] | None, typer.Option(help="As name=value; may be repeated.")] = None,
     layer: Annotated[str, typer.Option(help="One of `eigentrack layers`.")] = "deltanet",
     layer_option: Annotated[list[str] | None, typer.Option(help="As name=value; may be repeated.")] = None,
-    eigenvalues: Annotated[str, typer.Option(help="The range, as low,high.")] = "-1,1",
+    eigenvalues: Annotated[str, typer.Option(help="The range, as low,high; or disk, or annulus INNER OUTER.")] = "-1,1",
     layers_count: Annotated[int, typer.Option("--layers", help="How many blocks.")] = 1,
     d_model: Annotated[int, typer.Option(help="Width of the model.")] = 32,
     steps: Annotated[int, typer.Option(help="At most so many steps.")] = 1000,
@@ -48,7 +48,7 @@ def train(
 
     Example: eigentrack train --task group --task-option name=S3 --layer deltanet --eigenvalues -1,1 --out runs/s3
     """
-    from eigentrack.spectrum import EigenRange
+    from eigentrack.spectrum import parse_eigenvalues
     from eigentrack.training.run import RUN_FILE, RunConfig, load_run_file, run_training
 
     check_device(device)
@@ -57,7 +57,6 @@ def train(
         _refuse_flags(context, stored, except_for=("folder", "config", "resume", "device", "graph", "compiled", "tensorboard"))
         run_config = load_run_file(stored)
     else:
-        chosen = EigenRange.parse(eigenvalues)
         run_config = RunConfig.from_json(
             {
                 "task": task,
@@ -67,7 +66,7 @@ def train(
                     "layers": layers_count,
                     "mixer": layer,
                     "mixer_options": named_values("--layer-option", layer_option),
-                    "eigenvalues": [chosen.low, chosen.high],
+                    "eigenvalues": parse_eigenvalues(eigenvalues).to_json(),
                 },
                 "training": {
                     "steps": steps,

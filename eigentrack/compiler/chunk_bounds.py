@@ -106,6 +106,8 @@ def _products_fault(mixer: DeltaNet, x: Tensor) -> str | None:
 
 
 def _gates_fault(mixer: GLA, x: Tensor) -> str | None:
+    if mixer.turn_proj is not None:
+        return "there is no bound for gates that turn"
     parts = [mixer.gates(x[None])["eigenvalue"].double()]
     parts += [projection(x).double() for projection in (mixer.q_proj, mixer.k_proj, mixer.v_proj)]
     if not all(_whole(part) for part in parts):

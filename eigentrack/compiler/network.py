@@ -129,7 +129,7 @@ def _set_gates(layer: GLA, plan: Gates) -> None:
     """A factor with key 1 is the gate 1 - beta and the write beta value."""
     down, up = cast(nn.Linear, layer.gate_proj[0]), cast(nn.Linear, layer.gate_proj[1])
     up.weight.copy_(torch.eye(len(up.weight)))
-    gate_logit = _gate_logits(layer.eigenvalues)
+    gate_logit = _gate_logits(layer.eigenvalues.radial)
     down.weight[:, ALWAYS] = gate_logit[1]
     value = layer.v_proj.weight.view(layer.heads, -1, layer.d_model)
     for h, head in enumerate(plan.heads):

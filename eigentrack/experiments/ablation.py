@@ -44,6 +44,8 @@ SHORT = replace(
     training=replace(PAPER.training, steps=5000, batch=512, warmup=500, clip=1.0),
     rates=(1e-2, 1e-3),
     test=replace(PAPER.test, sequences=2048),
+    validate_every=2500,
+    checkpoint_every=2500,
 )
 SMOKE = replace(
     SHORT,

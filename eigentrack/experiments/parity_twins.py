@@ -46,7 +46,7 @@ class Twin:
 
     @property
     def folder(self) -> str:
-        eigenvalues = self.model.eigenvalues
+        eigenvalues = self.model.eigenvalues.radial
         return f"{self.label.lower()}_{eigenvalues.low:g}_{eigenvalues.high:g}"
 
 
@@ -145,7 +145,7 @@ def to_json(outcomes: list[Outcome]) -> dict[str, Any]:
         "results": [
             {
                 "layer": outcome.twin.label,
-                "eigenvalues": [outcome.twin.model.eigenvalues.low, outcome.twin.model.eigenvalues.high],
+                "eigenvalues": outcome.twin.model.eigenvalues.to_json(),
                 "steps": outcome.twin.training.steps,
                 "batch": outcome.twin.training.batch,
                 "seed": outcome.twin.training.seed,

@@ -1,7 +1,4 @@
-"""Run an experiment from its name: its cells, in one sweep or with a pilot before it, and the report.
-
-A pilot trains the first seed at every learning rate; the other seeds then run only at the rate that its validation chose.
-"""
+"""Run an experiment from its name: its cells, in one sweep or with a pilot before it, and the report."""
 
 from __future__ import annotations
 
@@ -10,28 +7,40 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.experiment import BUDGETS, Experiment
 from eigentrack.experiments.language_models import LanguageSettings
 from eigentrack.experiments.ledger import Ledger, SweepOutcome
 from eigentrack.experiments.page import write_report
+from eigentrack.experiments.plan import Plan, Sweep, run_together
 from eigentrack.experiments.provenance import provenance
 from eigentrack.experiments.report import Report
-from eigentrack.experiments.seeds import choose_rates
 
 SYNTHETIC = ("figure1", "figure2", "figure3", "figure5", "figure6", "table3", "deltaproduct", "ablation", "stability", "mat")
+OPEN = ("hybrids", "tradeoff", "depth", "signed_gates", "ladder", "family")  # questions that the paper leaves open
 LANGUAGE = ("figure4", "figure7", "figure8", "table4")
-NAMES = (*SYNTHETIC, *LANGUAGE)
+NAMES = (*SYNTHETIC, *OPEN, *LANGUAGE)
 CELLS = "cells"  # the folder of all cells, which experiments in one folder share
-
-Sweep = Callable[[Sequence[Cell], Path], SweepOutcome]
 
 
 def named_experiment(name: str) -> Experiment:
     if name not in NAMES:
         raise ValueError(f"experiment {name!r} is not known; there are {', '.join(NAMES)}")
     return importlib.import_module(f"eigentrack.experiments.{name}").EXPERIMENT
+
+
+def budget_settings(experiment: Experiment, budget: str) -> Any:
+    if budget not in BUDGETS:
+        raise ValueError(f"budget {budget!r} is not known; there are {', '.join(BUDGETS)}")
+    return experiment.settings[budget]
+
+
+def plan_of(experiment: Experiment, settings: Any, seeds: Sequence[int] = ()) -> Plan:
+    """Without seeds, those of the settings."""
+    chosen = tuple(dict.fromkeys(seeds)) or settings.seeds
+    return Plan(experiment.cells(settings, chosen), chosen, settings.pilot)
 
 
 def reproduce(
@@ -48,27 +57,27 @@ def reproduce(
 
     `data`: files or folders by label, in place of a language experiment's texts.
     """
-    if budget not in BUDGETS:
-        raise ValueError(f"budget {budget!r} is not known; there are {', '.join(BUDGETS)}")
-    settings, start = experiment.settings[budget], time.perf_counter()
+    settings, start = budget_settings(experiment, budget), time.perf_counter()
     if data:
         if not isinstance(settings, LanguageSettings):
             raise ValueError(f"{experiment.name} makes its own data: leave out --data")
         settings = settings.with_data(data)
-    seeds = tuple(dict.fromkeys(seeds)) or settings.seeds
-    cells = experiment.cells(settings, seeds)
+    plan = plan_of(experiment, settings, seeds)
     if experiment.prepare is not None:
         experiment.prepare(settings, folder, say)
-    if settings.pilot:
-        cells, outcome = _with_pilot(cells, seeds, folder / CELLS, sweep)
-    else:
-        outcome = sweep(cells, folder / CELLS)
+    cells, outcome = plan.run(folder / CELLS, sweep)
     finished = len(outcome.results)
     if experiment.study is not None:
         outcome = replace(outcome, results=tuple(experiment.study(outcome.results, cells, folder / CELLS, settings, say)))
     seconds = time.perf_counter() - start
-    report = Report(experiment, budget, settings, seeds, len(cells), finished, outcome, seconds, provenance())
+    report = Report(experiment, budget, settings, plan.seeds, len(cells), finished, outcome, seconds, provenance())
     return report, write_report(report, folder)
+
+
+def run_cells(experiments: Sequence[Experiment], budget: str, folder: Path, sweep: Sweep, seeds: Sequence[int] = ()) -> int:
+    """The cells of several experiments together: `reproduce` then finds them finished. How many an interruption left over."""
+    plans = [plan_of(experiment, budget_settings(experiment, budget), seeds) for experiment in experiments]
+    return run_together(plans, folder / CELLS, sweep)
 
 
 def launching(launch: Callable[[Ledger], None], **ledger_options: Callable) -> Sweep:
@@ -83,16 +92,3 @@ def launching(launch: Callable[[Ledger], None], **ledger_options: Callable) -> S
         return ledger.outcome()
 
     return sweep
-
-
-def _with_pilot(cells: list[Cell], seeds: Sequence[int], folder: Path, sweep: Sweep) -> tuple[list[Cell], SweepOutcome]:
-    """The cells that the pilot has left, and what became of them."""
-    pilot = [cell for cell in cells if cell.seed == seeds[0]]
-    first = sweep(pilot, folder)
-    rates = choose_rates(first.results, seeds[:1])
-    others = [cell for cell in cells if cell.seed != seeds[0] and rates.get((cell.panel, cell.series)) == cell.rate]
-    if first.unfinished:
-        return pilot + others, SweepOutcome(first.results, first.failures, first.unfinished + len(others))
-    # the pilot's cells again, which are finished, so that the progress counts them; but not those that failed
-    second = sweep([cell for cell in pilot if cell.name not in first.failures] + others, folder)
-    return pilot + others, SweepOutcome(second.results, first.failures | second.failures, second.unfinished)

@@ -27,12 +27,12 @@ from eigentrack.analysis import (
     trained_subject,
 )
 from eigentrack.analysis.certified_noise import certified_noise
-from eigentrack.analysis.moore_machine import minimal_machine
 from eigentrack.automata import DFA, classify
 from eigentrack.compiler import Compiled, choose_plan, compile_network
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import Settings
 from eigentrack.experiments.provenance import hardware
+from eigentrack.experiments.theory import architecture_of, automaton_of
 from eigentrack.expressivity import Architecture, judge
 from eigentrack.models import load_model
 from eigentrack.models.storage import write_json
@@ -66,6 +66,7 @@ class NetworkFacts:
     robustly: str
     seconds: float
     hardware: str
+    obstacle: str = ""  # why a trained one could not be snapped
 
     @property
     def key(self) -> tuple[str, str]:
@@ -102,21 +103,25 @@ def _kept(path: Path, find: Callable[[], Iterator[NetworkFacts]]) -> list[Networ
 
 def _trained(result: CellResult, cell: Cell, folder: Path, settings: Settings) -> Iterator[NetworkFacts]:
     subject = _trained_network(cell, folder)
-    start, dfa, architecture = time.perf_counter(), _automaton(subject), _architecture(subject)
+    start, dfa, architecture = time.perf_counter(), automaton_of(subject.machine), _architecture(subject)
     facts = _with_horizons(_facts(result, "trained", subject, dfa, architecture), subject, settings)
     seconds = round(result.seconds + time.perf_counter() - start, 2)
-    yield dataclasses.replace(facts, validation_accuracy=result.validation_accuracy, seconds=seconds)
-    if architecture.layer not in NON_LINEAR:
-        try:
-            snapped = snap_to_exact(subject).compiled
-        except ValueError:  # nothing in it is near an exact network
-            return
-        yield compiled_facts(result, f"{result.series}, snapped", "snapped", snapped, architecture, settings)
+    facts = dataclasses.replace(facts, validation_accuracy=result.validation_accuracy, seconds=seconds)
+    if architecture.layer in NON_LINEAR:
+        yield facts
+        return
+    try:
+        snapped = snap_to_exact(subject).compiled
+    except ValueError as obstacle:
+        yield dataclasses.replace(facts, obstacle=str(obstacle))
+        return
+    yield facts
+    yield compiled_facts(result, f"{result.series}, snapped", "snapped", snapped, architecture, settings)
 
 
 def _compiled(like: CellResult, cell: Cell, folder: Path, settings: Settings) -> Iterator[NetworkFacts]:
     """The smallest linear network, and the smallest sLSTM, for the language of the cell."""
-    dfa = _automaton(_trained_network(cell, folder))
+    dfa = automaton_of(_trained_network(cell, folder).machine)
     linear = compile_network(choose_plan(dfa))
     name = f"compiled {linear.summary['architecture']}"
     yield compiled_facts(like, name, "compiled", linear, Architecture("dense", layers=1), settings)
@@ -184,18 +189,7 @@ def _trained_network(cell: Cell, folder: Path) -> Subject:
     return trained_subject(load_model(folder / cell.name / MODEL), task)
 
 
-def _automaton(subject: Subject) -> DFA:
-    """Of the words after which the answer is 1, or, where there are more than two answers, that of the empty word."""
-    machine = minimal_machine(subject.machine)
-    return machine.recogniser(1 if machine.classes == 2 else machine.outputs[machine.start])
-
-
 def _architecture(subject: Subject) -> Architecture:
-    config = subject.model.config
-    mixer = config.mixers[0]
-    if mixer in NON_LINEAR:
-        return Architecture(mixer, layers=1)
-    if mixer == "deltanet":
-        factors = config.options[0].get("householders", 1)
-        return Architecture("deltanet", config.eigenvalues, layers=1, householders=factors)
-    return Architecture("diagonal", config.eigenvalues, layers=1)
+    known = architecture_of(subject.model.config)
+    assert known is not None  # the layers of this study are all known
+    return known

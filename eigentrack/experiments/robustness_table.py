@@ -29,7 +29,7 @@ def table(results: Sequence[NetworkFacts]) -> str:
         for series in dict.fromkeys(facts.series for facts in results if facts.panel == panel):
             runs = [facts for facts in results if facts.key == (panel, series)]
             lines.append("| " + " | ".join(_row(series, runs)) + " |")
-        lines.append("")
+        lines += ["", *_obstacles([facts for facts in results if facts.panel == panel])]
     return "\n".join(lines)
 
 
@@ -47,6 +47,14 @@ def _row(series: str, runs: Sequence[NetworkFacts]) -> list[str]:
         f"{min(proofs):g}" if len(proofs) == len(runs) else "?",
         f"{runs[0].can}; robustly: {runs[0].robustly}",
     ]
+
+
+def _obstacles(results: Sequence[NetworkFacts]) -> list[str]:
+    """Why networks could not be snapped, a line each."""
+    lines = [
+        f"- {facts.series}, seed {facts.seed}, could not be snapped: {facts.obstacle}" for facts in results if facts.obstacle
+    ]
+    return [*lines, ""] if lines else []
 
 
 def _horizon(runs: Sequence[NetworkFacts], of: Callable[[NetworkFacts], int | None]) -> str:

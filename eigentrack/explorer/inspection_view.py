@@ -8,12 +8,14 @@ from pathlib import Path
 from eigentrack.analysis import inspect_network, load_inspected
 from eigentrack.analysis.page import render
 from eigentrack.experiments.provenance import provenance
+from eigentrack.explorer.language_choice import LanguageChoice
 from eigentrack.explorer.markup import sheet
 from eigentrack.explorer.session import NETWORK, Session
-from eigentrack.explorer.training_choice import RANGES
+from eigentrack.explorer.training_choice import RANGES, named_task
 from eigentrack.explorer.worker import Line
 
 COMPILED, FOLDER = "the compiled network", "a folder on this computer"
+ITS_OWN = "what the folder says"  # the task
 TWINS = {f"the trained twin {name}": name for name in RANGES}
 
 
@@ -33,13 +35,16 @@ def folder_of(session: Session, source: str, path: str) -> Path:
     return folder
 
 
-def inspect_folder(line: Line, folder: Path, name: str, longest: int) -> str:
+def inspect_folder(
+    line: Line, folder: Path, name: str, longest: int, task: str = ITS_OWN, language: LanguageChoice | None = None
+) -> str:
     """For a worker: the page, as HTML; what is looked at is reported with its share that is done."""
+    chosen, options = (None, {}) if task == ITS_OWN else named_task(task, language)
 
     def progress(what: str, done: int, total: int) -> None:
         line.report((what, done / total))
 
-    found = inspect_network(load_inspected(folder, None, {}, "cpu"), longest=longest, seed=0, progress=progress)
+    found = inspect_network(load_inspected(folder, chosen, options, "cpu"), longest=longest, seed=0, progress=progress)
     return render(found, name, provenance())
 
 

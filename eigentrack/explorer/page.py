@@ -28,7 +28,7 @@ def build_page(sessions: Sessions, is_local: bool) -> gr.Blocks:
         with gr.Tab("Train"):
             build_train_room(picker, sessions, queue)
         with gr.Tab("Inspect"):
-            build_inspect_room(sessions, is_local)
+            build_inspect_room(picker, sessions, is_local)
 
         def end_session(request: gr.Request) -> None:
             sessions.close(str(request.session_hash))

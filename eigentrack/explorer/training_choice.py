@@ -67,15 +67,8 @@ class TrainingChoice:
 
     def run(self, eigenvalues: str) -> RunConfig:
         """The twin with this range."""
-        task, options = TASKS[self.task]
+        task, options = named_task(self.task, self.language)
         mixer, mixer_options = LAYERS[self.layer]
-        if self.task in (MEMBER, STATE):
-            if self.language is None:
-                raise ValueError(f"task {self.task!r} needs a language")
-            dfa = self.language.automaton()
-            if dfa.states > MOST_STATES:
-                raise ValueError(f"{dfa.states} states are too many for a small model: at most {MOST_STATES}")
-            options = {**options, "dfa": dfa.to_json()}
         chosen = RANGES[eigenvalues]
         return RunConfig.from_json(
             {
@@ -99,6 +92,19 @@ class TrainingChoice:
                 },
             }
         )
+
+
+def named_task(label: str, language: LanguageChoice | None) -> tuple[str, dict[str, Any]]:
+    """The task that the page calls so, and its options."""
+    task, options = TASKS[label]
+    if label not in (MEMBER, STATE):
+        return task, options
+    if language is None:
+        raise ValueError(f"task {label!r} needs a language")
+    dfa = language.automaton()
+    if dfa.states > MOST_STATES:
+        raise ValueError(f"{dfa.states} states are too many for a small model: at most {MOST_STATES}")
+    return task, {**options, "dfa": dfa.to_json()}
 
 
 def draw_up_runs(line: Line, choice: TrainingChoice) -> dict[str, RunConfig]:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange
 
 # layer → its name in a table
 LAYERS = {
     "diagonal": "diagonal (Mamba, GLA, Mamba-2)",
     "open-diagonal": "Mamba with gates strictly between",
-    "complex-diagonal": "complex diagonal",
+    "complex-diagonal": "complex diagonal (Mamba, GLA, Mamba-2 in a disk)",
+    "s4d": "S4D, complex",
     "s4d-mamba": "S4D with negative eigenvalues + Mamba",
     "mlstm": "mLSTM",
     "deltanet": "DeltaNet",
     "gated-deltanet": "gated DeltaNet",
+    "channel-gated-deltanet": "DeltaNet with channel gates (KDA)",
     "rwkv7": "RWKV-7",
     "dense": "dense matrices, PD-SSM",
     "attention": "transformer",
@@ -26,8 +28,8 @@ LAYERS = {
     "lstm": "LSTM, Elman",
 }
 LINEAR = frozenset(LAYERS) - {"attention", "slstm", "lstm"}
-WITH_RANGE = frozenset({"diagonal", "open-diagonal", "mlstm", "deltanet", "gated-deltanet"})
-WITH_FACTORS = frozenset({"deltanet", "gated-deltanet"})
+WITH_RANGE = frozenset({"diagonal", "open-diagonal", "mlstm", "deltanet", "gated-deltanet", "channel-gated-deltanet", "rwkv7"})
+WITH_FACTORS = frozenset({"deltanet", "gated-deltanet", "channel-gated-deltanet"})
 
 # precision → its name in a table
 PRECISIONS = {
@@ -42,7 +44,8 @@ PRECISIONS = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """`layers` and `householders` None: any finite number. The gate of a gated DeltaNet has the range [0, 1]."""
+    """`layers` and `householders` None: any finite number. The gate of a gated DeltaNet has the range [0, 1], channel gates
+    have that of the factors."""
 
     layer: str
     eigenvalues: EigenRange | None = None
@@ -55,6 +58,10 @@ class Architecture:
             raise ValueError(f"layer {self.layer!r} is not known; there are {', '.join(LAYERS)}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision {self.precision!r} is not known; there are {', '.join(PRECISIONS)}")
+        if isinstance(self.eigenvalues, EigenDisk):
+            raise ValueError(
+                f"eigenvalues={self.eigenvalues} are complex: ask for the layer 'complex-diagonal', without a range"
+            )
         if (self.eigenvalues is not None) != (self.layer in WITH_RANGE):
             needed = "needs an eigenvalue range" if self.layer in WITH_RANGE else "has no eigenvalue range"
             raise ValueError(f"layer {self.layer!r} {needed}: eigenvalues={self.eigenvalues}")
@@ -110,6 +117,7 @@ STANDARD: tuple[Architecture, ...] = (
     Architecture("open-diagonal", _FORGET, precision="constrained"),
     Architecture("complex-diagonal", layers=1),
     Architecture("complex-diagonal"),
+    Architecture("s4d"),
     Architecture("s4d-mamba"),
     Architecture("mlstm", _FORGET),
     Architecture("deltanet", _FORGET, householders=1),
@@ -128,7 +136,12 @@ STANDARD: tuple[Architecture, ...] = (
     Architecture("gated-deltanet", _FLIP, layers=1, householders=1),
     Architecture("gated-deltanet", _FLIP, householders=1),
     Architecture("gated-deltanet", _FLIP),
-    Architecture("rwkv7"),
+    Architecture("channel-gated-deltanet", _FORGET, householders=1),
+    Architecture("channel-gated-deltanet", _FLIP, layers=1, householders=1),
+    Architecture("channel-gated-deltanet", _FLIP, layers=1, householders=2),
+    Architecture("rwkv7", _FORGET),
+    Architecture("rwkv7", _FLIP, layers=1),
+    Architecture("rwkv7", _FLIP),
     Architecture("dense", layers=1),
     Architecture("dense", precision="robust"),
     Architecture("attention"),

@@ -1,4 +1,4 @@
-"""Verdicts on diagonal layers: real gates (Mamba, GLA, mLSTM), gates of an open interval, complex gates, S4D with Mamba.
+"""Verdicts on diagonal layers: real gates (Mamba, GLA, mLSTM), gates of an open interval, complex ones, S4D, S4D with Mamba.
 
 With gates in [0, 1] a layer keeps the order of floats, so that its monoid has no groups; with gates in [-1, 1] it keeps or
 reverses it, so that its groups are products of Z2, and those of L layers take at most L such steps.
@@ -87,6 +87,8 @@ def complex_diagonal(question: Question) -> Verdict:
     verdict = diagonal(replace(question, architecture=real))
     if verdict.answer == "can":
         return replace(verdict, architecture=architecture)
+    if language.group and language.commutative and all(4 % order == 0 for order in language.letter_orders.values()):
+        return question.can(derived("4"), SMALL_INTEGERS, "letters of period 1, 2 and 4 that commute: quarter turns are exact")
     if question.rounds:
         return question.unknown("roots of unity are rounded; what that costs has not been proved")
     if language.group:
@@ -99,7 +101,31 @@ def complex_diagonal(question: Question) -> Verdict:
             ROUNDED_ANGLES,
             "all groups are solvable: a cascade of flip-flops and of cycles, each cycle a root of unity",
         )
-    return _undecided(question)
+    fixed = s4d(question)  # gates that do not look at the input are gates
+    return fixed if fixed.answer == "can" else _undecided(question)
+
+
+def s4d(question: Question) -> Verdict:
+    """Any gates of the unit disk, the same for every letter."""
+    language, maps = question.language, set(letter_maps(question.dfa).values())
+    if language.definite:
+        return question.can(derived("8"), ENOUGH_BITS, "the last few letters decide: a fixed gate keeps them as digits")
+    if len(maps) == 1 and not question.rounds:
+        return question.can(
+            derived("8"),
+            ROUNDED_ANGLES,
+            "only the length matters: a fixed root of unity follows it, and a fading gate its start",
+        )
+    if not language.solvable:
+        return _outside_tc0(question)
+    if question.casts and (pair := _parity_letters(question)) is not None:
+        return question.cannot(
+            stated(KHAVARI),
+            "finite precision",
+            "gates that do not depend on the input cannot follow parity, at any depth",
+            f"on the letters {pair[0]} and {pair[1]} the language is parity",
+        )
+    return question.unknown("known are the last letters, the length and parity")
 
 
 def s4d_mamba(question: Question) -> Verdict:

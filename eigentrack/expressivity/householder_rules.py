@@ -1,4 +1,4 @@
-"""Verdicts on layers whose gates are products of generalized Householder factors: DeltaNet, DeltaProduct, RWKV-7.
+"""Verdicts on layers whose gates are products of generalized Householder factors: DeltaNet, DeltaProduct.
 
 Factors in [0, 1] shrink what they move, so that nothing turns for ever; a factor of -1 reflects. A head of one dimension is a
 diagonal channel, so that these layers contain the diagonal ones.
@@ -21,7 +21,6 @@ from eigentrack.expressivity.sources import (
     FINITE_REACH,
     GRAZZI,
     ROUNDED_ANGLES,
-    RWKV7,
     SMALL_INTEGERS,
     derived,
     proved,
@@ -37,12 +36,6 @@ def householder(question: Question) -> Verdict:
     rules = (_never_turns, _one_layer, _rotations, _two_layers, _blocks, _any_depth, _levels, _symmetric_gate, _all_of_s5)
     verdicts = (rule(question) for rule in rules)
     return next((verdict for verdict in verdicts if verdict is not None), None) or _as_channels(question)
-
-
-def rwkv7(question: Question) -> Verdict:
-    if question.any_depth and not question.rounds:
-        return question.can(stated(RWKV7), "finite precision", "every regular language, with a small constant number of layers")
-    return question.unknown("the number of layers is not stated" if not question.rounds else "only finite precision is stated")
 
 
 def _never_turns(question: Question) -> Verdict | None:

@@ -12,17 +12,23 @@ from eigentrack.layers.mixer import LinearMixer as LinearMixer
 from eigentrack.layers.mixer import Mixer as Mixer
 from eigentrack.layers.mixer import MixerState as MixerState
 from eigentrack.layers.mlstm import MLSTM as MLSTM
+from eigentrack.layers.rwkv7 import RWKV7 as RWKV7
+from eigentrack.layers.s4d import S4D as S4D
 from eigentrack.layers.slstm import SLSTM as SLSTM
+from eigentrack.layers.ttt import TTT as TTT
 
 MIXERS: dict[str, type[Mixer]] = {
     "mamba": Mamba,
     "mamba2": Mamba2,
     "gla": GLA,
+    "s4d": S4D,
     "deltanet": DeltaNet,
+    "rwkv7": RWKV7,
     "mlstm": MLSTM,
     "dense": Dense,
     "slstm": SLSTM,
     "lstm": LSTM,
+    "ttt": TTT,
     "attention": Attention,
     "convolution": Convolution,
 }

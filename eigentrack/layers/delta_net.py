@@ -1,6 +1,7 @@
 """DeltaNet: S ← g_t S;  S ← (I - b_tj k_tj k_tjᵀ) S + b_tj k_tj v_tjᵀ for j = 1..n;  y_t = S_tᵀ q_t.
 
-n = 1 without gate is DeltaNet, with gate gated DeltaNet; n > 1 is DeltaProduct.
+n = 1 without gate is DeltaNet, with gate gated DeltaNet; n > 1 is DeltaProduct. With a gate for each key channel, diag(g_t) S,
+it is KDA: A(x_t) is a diagonal matrix, then n Householder factors.
 
 B batch  T time  H heads  n Householder factors a token  K key dim  V value dim
 """
@@ -26,6 +27,9 @@ from eigentrack.spectrum import EigenRange
 class DeltaNet(LinearMixer):
     """`eigenvalues` bounds each factor's eigenvalue along its key; `gate` is the range of the gate, or None for no gate.
 
+    `gate_per_channel` gives every key channel a gate of its own. In the range [-1, 1] such a gate is itself a reflection, so
+    that one factor makes a rotation of it: A(x_t) has complex eigenvalues, of modulus at most 1.
+
     `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm or scale, so that
     weights which are set, not learned, can be exact.
     """
@@ -43,6 +47,7 @@ class DeltaNet(LinearMixer):
         eigenvalues: EigenRange = EigenRange(-1, 1),
         widened_from: EigenRange | None = None,
         gate: EigenRange | None = None,
+        gate_per_channel: bool = False,
         conv: int = 4,
         key_norm: bool = True,
         output_gate: bool = False,
@@ -56,20 +61,25 @@ class DeltaNet(LinearMixer):
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, householders=householders)
         if gate is not None and not isinstance(gate, EigenRange):
             raise ValueError(f"gate={gate!r} must be an EigenRange, or None for no gate")
+        if gate_per_channel and gate is None:
+            raise ValueError("gate_per_channel=True needs the gate's range, such as gate=EigenRange(0, 1)")
         widths = [heads * key_dim, heads * householders * key_dim, heads * householders * value_dim]  # q, k, v
         convolution = optional_convolution(sum(widths), conv)
         super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
         self.heads, self.key_dim, self.value_dim, self.householders = heads, key_dim, value_dim, householders
-        self.gate, self.key_norm, self.bare = gate, key_norm, bare
+        self.gate, self.gate_per_channel, self.key_norm, self.bare = gate, gate_per_channel, key_norm, bare
         self._widths = widths
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.beta_proj = nn.Linear(d_model, heads * householders, bias=False)
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads * householders)
         if gate is not None:
-            self.gate_proj = nn.Linear(d_model, heads, bias=False)
+            gates = heads * key_dim if gate_per_channel else heads
+            # K gates a head from a rank of K, as KDA has them
+            self.gate_down_proj = nn.Linear(d_model, key_dim, bias=False) if gate_per_channel else None
+            self.gate_proj = nn.Linear(key_dim if gate_per_channel else d_model, gates, bias=False)
             self.gate_log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
-            self.gate_bias = nn.Parameter(initial_time_step_bias(heads))
+            self.gate_bias = nn.Parameter(initial_time_step_bias(gates))
         self.output_gate_proj = nn.Linear(d_model, heads * value_dim, bias=False) if output_gate else None
         self.norm = nn.Identity() if bare else RMSNorm(value_dim, eps=norm_eps)
         self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
@@ -92,7 +102,8 @@ class DeltaNet(LinearMixer):
         _, k, _, beta, _ = self._factors(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
         k, gate = gate_precision(k), self._gate(x)
         product = torch.eye(self.key_dim, dtype=k.dtype, device=k.device)
-        product = product if gate is None else gate[..., None, None] * product
+        if gate is not None:
+            product = (gate if self.gate_per_channel else gate[..., None])[..., None] * product
         for k_j, b_j in zip(k.unbind(3), beta.unbind(3), strict=True):
             product = product - torch.einsum("bth,bthi,bthj->bthij", b_j, k_j, k_j) @ product
         return product
@@ -101,9 +112,11 @@ class DeltaNet(LinearMixer):
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> dict[str, Tensor]:
         """With the keys as the rows of K and D = diag(beta), the factors multiply to I - Kᵀ T K, T = (I + D tril(KKᵀ, -1))⁻¹ D,
-        which has the eigenvalues of the n by n matrix I - T KKᵀ, and 1."""
+        which has the eigenvalues of the n by n matrix I - T KKᵀ, and 1. With a gate per channel all K eigenvalues are named."""
         _, k, _, beta, _ = self._factors(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
         gate = self._gate(x)
+        if self.gate_per_channel and gate is not None:
+            return {"eigenvalue": matrix_eigenvalues(self.transitions(x, state, cu_seqlens)), "beta": beta, "gate": gate}
         meetings = beta[..., None] * (gate_precision(k) @ gate_precision(k).mT)  # D KKᵀ, [B, T, H, n, n]
         eigenvalue = 1 - meetings[..., 0]
         if self.householders > 1:
@@ -143,11 +156,15 @@ class DeltaNet(LinearMixer):
             return self.eigenvalues.beta(logits)
         return self.widening.beta(self.widening.before.beta(logits), gate_precision(self.widening.shift(x)))
 
-    def _gate(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H"] | None:
+    def _gate(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H"] | Float[Tensor, "B T H K"] | None:
         if self.gate is None:
             return None
-        step = F.softplus(gate_precision(self.gate_proj(x)) + self.gate_bias)
-        return self.gate.eigenvalue(torch.exp(-torch.exp(gate_precision(self.gate_log_rate)) * step))
+        narrow = x if self.gate_down_proj is None else self.gate_down_proj(x)
+        step = F.softplus(gate_precision(self.gate_proj(narrow)) + self.gate_bias)
+        rate = torch.exp(gate_precision(self.gate_log_rate))
+        if self.gate_per_channel:
+            step, rate = step.unflatten(-1, (self.heads, self.key_dim)), rate[:, None]
+        return self.gate.eigenvalue(torch.exp(-rate * step))
 
 
 def _rounded(

@@ -22,6 +22,8 @@ class Dense(LinearMixer):
     A range puts the (complex) eigenvalues into the disk whose diameter it is: A = centre I + radius M with |M| ≤ 1.
     """
 
+    eigenvalues: EigenRange | None
+
     def __init__(
         self,
         d_model: int,

@@ -1,6 +1,8 @@
 """Gated linear attention: S_t = diag(a_t) S_{t-1} + k_t v_tᵀ,  y_t = S_tᵀ q_t,  a_t = range(σ(W x_t)^(1/τ)) by key channel.
 
-B batch  T time  H heads  K key dim  V value dim
+With eigenvalues in a disk, pairs of channels share a gate and turn by W' x_t + b' turns: diag(a_t) becomes diag(a_t) R_t.
+
+B batch  T time  H heads  K key dim  V value dim  n gates a head: K, or K/2 pairs
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
+from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_turns
 from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive
 from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import gated_linear
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
 class GLA(LinearMixer):
@@ -26,7 +29,8 @@ class GLA(LinearMixer):
     `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm, scale or output gate.
     """
 
-    eigenvalues: EigenRange
+    takes_disk = True
+    eigenvalues: Eigenvalues
 
     def __init__(
         self,
@@ -37,7 +41,7 @@ class GLA(LinearMixer):
         value_dim: int | None = None,
         gate_rank: int = 16,
         gate_temperature: float = 16.0,
-        eigenvalues: EigenRange = EigenRange(-1, 1),
+        eigenvalues: Eigenvalues = EigenRange(-1, 1),
         widened_from: EigenRange | None = None,
         conv: int = 0,
         key_norm: bool = False,
@@ -58,7 +62,9 @@ class GLA(LinearMixer):
         self._widths = widths
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
-        self.gate_proj = nn.Sequential(nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, heads * key_dim))
+        self.turn_proj = optional_turns(self.eigenvalues, d_model, heads, "key_dim", key_dim)
+        gates = heads * key_dim if self.turn_proj is None else self.turn_proj.out_features
+        self.gate_proj = nn.Sequential(nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, gates))
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads)
         self.output_gate_proj = None if bare else nn.Linear(d_model, heads * value_dim, bias=False)
         self.norm = nn.Identity() if bare else RMSNorm(value_dim, eps=norm_eps)
@@ -75,7 +81,7 @@ class GLA(LinearMixer):
             q if self.bare else q * q.shape[-1] ** -0.5,
             unit(k) if self.key_norm else k,
             v,
-            self._eigenvalue(x),
+            *self._gates(x),
             initial_state=state.memory[0],
             cu_seqlens=cu_seqlens,
             backend=backend,
@@ -88,19 +94,23 @@ class GLA(LinearMixer):
     def transitions(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> Float[Tensor, "B T H K K"]:
-        return torch.diag_embed(self._eigenvalue(x))
+        return gate_matrices(*self._gates(x))
 
     def gates(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> dict[str, Tensor]:
-        return {"eigenvalue": self._eigenvalue(x)}
+        return {"eigenvalue": gate_eigenvalues(*self._gates(x))}
 
-    def _eigenvalue(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H K"]:
+    def _gates(self, x: Float[Tensor, "B T d"]) -> tuple[Float[Tensor, "B T H n"], Float[Tensor, "B T H n"] | None]:
+        """The real gates, and the angles where there are any."""
+        return self._radial(x), None if self.turn_proj is None else self.turn_proj(x).unflatten(-1, (self.heads, -1))
+
+    def _radial(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H n"]:
         logits = gate_precision(self.gate_proj(x)).unflatten(-1, (self.heads, -1))
         tempered = self.gate_temperature != 1
         gate = torch.exp(F.logsigmoid(logits) / self.gate_temperature) if tempered else torch.sigmoid(logits)  # exactly ½ at 0
         if self.widening is None:
-            return self.eigenvalues.eigenvalue(gate)
+            return self.eigenvalues.radial.eigenvalue(gate)
         return self.widening.eigenvalue(
             self.widening.before.eigenvalue(gate), gate_precision(self.widening.shift(x))[..., None]
         )

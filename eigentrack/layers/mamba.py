@@ -1,6 +1,8 @@
 """Mamba: a_t = range(exp(Δ_t A)),  h_t = a_t h_{t-1} + Δ_t B_t x_t,  y_t = (Σ_n C_t h_t + D x_t) silu(z_t), channel by channel.
 
-B batch  T time  D channels  N state size  R rank of Δ
+With eigenvalues in a disk, pairs of the N share a gate and turn by W' x_t + b' turns, in all channels: a_t becomes a_t R_t.
+
+B batch  T time  D channels  N state size  R rank of Δ  n gates a channel: N, or N/2 pairs
 """
 
 from __future__ import annotations
@@ -13,17 +15,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_turns
 from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import require_positive
 from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import gated_linear, selective_scan
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
 class Mamba(LinearMixer):
-    eigenvalues: EigenRange
+    takes_disk = True
+    eigenvalues: Eigenvalues
 
     def __init__(
         self,
@@ -32,7 +36,7 @@ class Mamba(LinearMixer):
         state_size: int = 16,
         expand: int = 2,
         dt_rank: int | None = None,
-        eigenvalues: EigenRange = EigenRange(-1, 1),
+        eigenvalues: Eigenvalues = EigenRange(-1, 1),
         widened_from: EigenRange | None = None,
         conv: int = 4,
         conv_bias: bool = True,
@@ -53,7 +57,9 @@ class Mamba(LinearMixer):
         self.dt_proj = nn.Linear(dt_rank, channels)
         nn.init.uniform_(self.dt_proj.weight, -(dt_rank**-0.5), dt_rank**-0.5)
         self.dt_proj.bias.data = initial_time_step_bias(channels)
-        self.log_rate = nn.Parameter(torch.arange(1.0, state_size + 1).log().repeat(channels, 1))  # A = -exp(log_rate)
+        self.turn_proj = optional_turns(self.eigenvalues, channels, 1, "state_size", state_size)
+        gates = state_size if self.turn_proj is None else state_size // 2
+        self.log_rate = nn.Parameter(torch.arange(1.0, gates + 1).log().repeat(channels, 1))  # A = -exp(log_rate)
         self.widening = optional_widening(widened_from, eigenvalues, dt_rank, channels)  # reads what Δ reads
         self.skip = nn.Parameter(torch.ones(channels))
         self.out_proj = nn.Linear(channels, d_model, bias=False)
@@ -69,7 +75,7 @@ class Mamba(LinearMixer):
                 c[:, :, None].expand(*u.shape, -1),
                 b[:, :, None].expand(*u.shape, -1),
                 (dt * u)[..., None],
-                self._eigenvalue(dt, features),
+                self._radial(dt, features),
                 initial_state=one_value,
                 cu_seqlens=cu_seqlens,
                 backend=backend,
@@ -77,10 +83,10 @@ class Mamba(LinearMixer):
             y = (y[..., 0] + self.skip * u) * F.silu(z)
             return self.out_proj(y.to(x.dtype)), MixerState((memory[..., 0],), window)
         y, memory = selective_scan(
-            *(u, dt, b, c, z),
+            *(u, dt, b, c, z, self._turns(u)),
             log_decay=self._log_decay(),
             skip=self.skip,
-            eigenvalues=self.eigenvalues,
+            eigenvalues=self.eigenvalues.radial,
             initial_state=state.memory[0],
             cu_seqlens=cu_seqlens,
             backend=backend,
@@ -90,14 +96,23 @@ class Mamba(LinearMixer):
     def transitions(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> Float[Tensor, "B T D N N"]:
-        return torch.diag_embed(self.gates(x, state, cu_seqlens)["eigenvalue"])
+        return gate_matrices(*self._gates(x, state, cu_seqlens))
 
     def gates(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> dict[str, Tensor]:
+        return {"eigenvalue": gate_eigenvalues(*self._gates(x, state, cu_seqlens))}
+
+    def _gates(
+        self, x: Float[Tensor, "B T d"], state: MixerState | None, cu_seqlens: Tensor | None
+    ) -> tuple[Float[Tensor, "B T D n"], Float[Tensor, "B T D n"] | None]:
         u, _, _ = self._inputs(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
         dt, _, _, features = self._selection(u)
-        return {"eigenvalue": self._eigenvalue(dt, features)}
+        radial, turns = self._radial(dt, features), self._turns(u)
+        return radial, None if turns is None else turns[:, :, None].expand(radial.shape)
+
+    def _turns(self, u: Float[Tensor, "B T D"]) -> Float[Tensor, "B T n"] | None:
+        return None if self.turn_proj is None else self.turn_proj(u)
 
     def _inputs(
         self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None
@@ -115,12 +130,12 @@ class Mamba(LinearMixer):
         logits = gate_precision(features @ self.dt_proj.weight.mT) + self.dt_proj.bias
         return F.softplus(logits), unit(b) if self.key_norm else b, c, features
 
-    def _eigenvalue(self, dt: Float[Tensor, "B T D"], features: Float[Tensor, "B T R"]) -> Float[Tensor, "B T D N"]:
+    def _radial(self, dt: Float[Tensor, "B T D"], features: Float[Tensor, "B T R"]) -> Float[Tensor, "B T D n"]:
         gate = torch.exp(dt[..., None] * self._log_decay())
         if self.widening is None:
-            return self.eigenvalues.eigenvalue(gate)
+            return self.eigenvalues.radial.eigenvalue(gate)
         shift = gate_precision(self.widening.shift(features))[..., None]  # one for all N of a channel
         return self.widening.eigenvalue(self.widening.before.eigenvalue(gate), shift)
 
-    def _log_decay(self) -> Float[Tensor, "D N"]:
+    def _log_decay(self) -> Float[Tensor, "D n"]:
         return -torch.exp(gate_precision(self.log_rate))

@@ -1,6 +1,8 @@
 """Mamba-2: a_t = range(exp(Δ_t A)) for each head,  S_t = a_t S_{t-1} + B_t (Δ_t x_t)ᵀ,  y_t = S_tᵀ C_t + D x_t.
 
-B batch  T time  H heads  N state size  P head dim  G groups of heads that share B and C
+With eigenvalues in a disk, pairs of the N turn by W' x_t + b' turns: a_t becomes a_t R_t.
+
+B batch  T time  H heads  N state size  P head dim  G groups of heads that share B, C and angles
 """
 
 from __future__ import annotations
@@ -12,17 +14,19 @@ from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
+from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_turns
 from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import require_positive
 from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import gated_linear
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
 class Mamba2(LinearMixer):
-    eigenvalues: EigenRange
+    takes_disk = True
+    eigenvalues: Eigenvalues
 
     def __init__(
         self,
@@ -32,7 +36,7 @@ class Mamba2(LinearMixer):
         state_size: int = 64,
         expand: int = 2,
         groups: int = 1,
-        eigenvalues: EigenRange = EigenRange(-1, 1),
+        eigenvalues: Eigenvalues = EigenRange(-1, 1),
         widened_from: EigenRange | None = None,
         conv: int = 4,
         conv_bias: bool = True,
@@ -55,6 +59,7 @@ class Mamba2(LinearMixer):
         self.in_proj = nn.Linear(d_model, channels + sum(convolved) + heads, bias=False)
         self.dt_bias = nn.Parameter(initial_time_step_bias(heads))
         self.log_rate = nn.Parameter(torch.arange(1.0, heads + 1).log())  # A = -exp(log_rate)
+        self.turn_proj = optional_turns(self.eigenvalues, d_model, groups, "state_size", state_size)
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads)
         self.skip = nn.Parameter(torch.ones(heads))
         self.norm = RMSNorm(channels, eps=norm_eps)
@@ -67,13 +72,14 @@ class Mamba2(LinearMixer):
         xbc, window = self._convolve(xbc, state.window, cu_seqlens)
         values, b, c = F.silu(xbc).split(self._convolved, dim=-1)
         values = values.unflatten(-1, (self.heads, -1))
-        b, c = (part.unflatten(-1, (self.groups, -1)).repeat_interleave(self.heads // self.groups, dim=-2) for part in (b, c))
+        b, c = (self._for_heads(part) for part in (b, c))
         dt = self._time_step(dt_logits)
         y, memory = gated_linear(
             c,
             unit(b) if self.key_norm else b,
             dt[..., None] * values,
-            self._eigenvalue(dt, x),
+            self._radial(dt, x),
+            self._turns(x),
             initial_state=state.memory[0],
             cu_seqlens=cu_seqlens,
             backend=backend,
@@ -84,19 +90,30 @@ class Mamba2(LinearMixer):
     def transitions(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> Float[Tensor, "B T H N N"]:
-        eigenvalue = self.gates(x, state, cu_seqlens)["eigenvalue"]
-        return torch.diag_embed(eigenvalue[..., None].expand(*eigenvalue.shape, self.memory_shape[1]))
+        return gate_matrices(*self._all_gates(x))
 
     def gates(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> dict[str, Tensor]:
-        return {"eigenvalue": self._eigenvalue(self._time_step(self.in_proj(x)[..., -self.heads :]), x)}
+        radial, turns = self._all_gates(x)
+        return {"eigenvalue": radial[..., 0] if turns is None else gate_eigenvalues(radial, turns)}
+
+    def _all_gates(self, x: Float[Tensor, "B T d"]) -> tuple[Float[Tensor, "B T H n"], Float[Tensor, "B T H n"] | None]:
+        """One for each of the N, or for each pair of them."""
+        radial, turns = self._radial(self._time_step(self.in_proj(x)[..., -self.heads :]), x), self._turns(x)
+        return radial[..., None].expand(*radial.shape, self.memory_shape[1] if turns is None else turns.shape[-1]), turns
+
+    def _turns(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H n"] | None:
+        return None if self.turn_proj is None else self._for_heads(self.turn_proj(x))
+
+    def _for_heads(self, x: Float[Tensor, "B T Gn"]) -> Float[Tensor, "B T H n"]:
+        return x.unflatten(-1, (self.groups, -1)).repeat_interleave(self.heads // self.groups, dim=-2)
 
     def _time_step(self, logits: Float[Tensor, "B T H"]) -> Float[Tensor, "B T H"]:
         return F.softplus(gate_precision(logits) + self.dt_bias)
 
-    def _eigenvalue(self, dt: Float[Tensor, "B T H"], x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H"]:
+    def _radial(self, dt: Float[Tensor, "B T H"], x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H"]:
         gate = torch.exp(-torch.exp(gate_precision(self.log_rate)) * dt)
         if self.widening is None:
-            return self.eigenvalues.eigenvalue(gate)
+            return self.eigenvalues.radial.eigenvalue(gate)
         return self.widening.eigenvalue(self.widening.before.eigenvalue(gate), gate_precision(self.widening.shift(x)))

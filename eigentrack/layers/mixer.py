@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from eigentrack.layers.short_convolution import ShortConvolution
 from eigentrack.layers.validation import check_backend, require_positive
 from eigentrack.recurrence.dispatch import STEP, state_dtype
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, Eigenvalues
 
 
 @dataclass(frozen=True)
@@ -95,20 +95,27 @@ class Mixer(nn.Module, ABC):
 
 
 class LinearMixer(Mixer):
-    """A mixer whose memory follows H_t = A(x_t) H_{t-1} + B(x_t) with the eigenvalues of A in a chosen range."""
+    """A mixer whose memory follows H_t = A(x_t) H_{t-1} + B(x_t) with the eigenvalues of A in a chosen set."""
+
+    takes_disk = False  # whether A can have complex eigenvalues, of an EigenDisk
 
     def __init__(
         self,
         d_model: int,
         backend: str,
         memory_shape: tuple[int, ...],
-        eigenvalues: EigenRange | None,
+        eigenvalues: Eigenvalues | None,
         learn_initial_state: bool,
         convolution: ShortConvolution | None,
     ) -> None:
         super().__init__(d_model, backend)
-        if eigenvalues is not None and not isinstance(eigenvalues, EigenRange):
-            raise ValueError(f"eigenvalues={eigenvalues!r} must be an EigenRange, such as EigenRange(-1, 1)")
+        if eigenvalues is not None and not isinstance(eigenvalues, Eigenvalues):
+            raise ValueError(f"eigenvalues={eigenvalues!r} must be an EigenRange, such as EigenRange(-1, 1), or an EigenDisk")
+        if isinstance(eigenvalues, EigenDisk) and not self.takes_disk:
+            name = type(self).__name__
+            raise ValueError(
+                f"{name}: its gates and factors are real, so eigenvalues={eigenvalues} must be a range, as EigenRange(-1, 1)"
+            )
         self.eigenvalues = eigenvalues
         self.memory_shape = memory_shape
         self.convolution = convolution

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenRange, Eigenvalues
 
 LARGEST_SHIFT = 10.0  # the odds change by up to e^20: beyond that nothing moves any more in float32
 
@@ -18,10 +18,12 @@ LARGEST_SHIFT = 10.0  # the odds change by up to e^20: beyond that nothing moves
 class Widening(nn.Module):
     """From the range `before` to `after`; `shift` has one output for each eigenvalue that can move on its own."""
 
-    def __init__(self, before: EigenRange, after: EigenRange, inputs: int, outputs: int) -> None:
+    def __init__(self, before: EigenRange, after: Eigenvalues, inputs: int, outputs: int) -> None:
         super().__init__()
         if not isinstance(before, EigenRange):
             raise ValueError(f"widened_from={before!r} must be an EigenRange, such as EigenRange(0, 1)")
+        if not isinstance(after, EigenRange):
+            raise ValueError(f"eigenvalues={after} has angles, which no real range {before} is widened to: give a range")
         if before == after or before.low < after.low or before.high > after.high:
             raise ValueError(f"eigenvalues={after} must be wider than widened_from={before}, and hold all of it")
         self.before, self.after = before, after
@@ -40,5 +42,5 @@ class Widening(nn.Module):
         return 1 - self.beta(1 - eigenvalue, shift)
 
 
-def optional_widening(before: EigenRange | None, after: EigenRange, inputs: int, outputs: int) -> Widening | None:
+def optional_widening(before: EigenRange | None, after: Eigenvalues, inputs: int, outputs: int) -> Widening | None:
     return None if before is None else Widening(before, after, inputs, outputs)

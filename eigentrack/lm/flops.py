@@ -2,7 +2,9 @@
 
 Counted is what the recurrence says, not what an algorithm does for it, so that the share of a device's rate compares them:
   delta rule      n factors: kᵀS and S + k wᵀ, 4 KV each; the gate, KV; the read-out Sᵀq, 2 KV    for each head
-  diagonal gates  a S, KV; + k vᵀ, 2 KV; the read-out, 2 KV                                      for each head (Mamba: KV = DN)
+  diagonal gates  a S, KV; + k vᵀ, 2 KV; the read-out, 2 KV                                  for each head (Mamba, S4D: KV = DN)
+  RWKV-7          what diagonal gates cost, and κᵀS and S - (a ⊙ κ) zᵀ, 4 KV                     for each head
+  rotations       R S, 3 KV, where the eigenvalues lie in a disk
 Activations, norms and the lookup of embeddings are left out. A training step costs three forward passes.
 """
 
@@ -14,11 +16,14 @@ import time
 import torch
 from torch import nn
 
-from eigentrack.layers import GLA, DeltaNet, Mamba, Mamba2, Mixer
+from eigentrack.layers import GLA, RWKV7, S4D, DeltaNet, Mamba, Mamba2, Mixer
 from eigentrack.layers.short_convolution import ShortConvolution
 from eigentrack.models import SequenceModel
+from eigentrack.spectrum import EigenDisk
 
 DIAGONAL_ENTRY = 5  # FLOPs an entry of the state: decay, outer product, sum, read-out
+RWKV7_ENTRY = DIAGONAL_ENTRY + 4
+TURNING_ENTRY = 3  # two products and a sum for each entry of R S
 FORWARD_PASSES = 3  # of a training step: the backward pass takes the products twice
 
 
@@ -42,8 +47,11 @@ def recurrence_flops(mixer: Mixer) -> int | None:
     """Of the mixer's state, forward."""
     if isinstance(mixer, DeltaNet):
         return math.prod(mixer.memory_shape) * (4 * mixer.householders + 2 + (mixer.gate is not None))
-    if isinstance(mixer, (Mamba, Mamba2, GLA)):
-        return math.prod(mixer.memory_shape) * DIAGONAL_ENTRY
+    if isinstance(mixer, RWKV7):
+        return math.prod(mixer.memory_shape) * RWKV7_ENTRY
+    if isinstance(mixer, (Mamba, Mamba2, GLA, S4D)):
+        turning = TURNING_ENTRY if isinstance(mixer.eigenvalues, EigenDisk) else 0
+        return math.prod(mixer.memory_shape) * (DIAGONAL_ENTRY + turning)
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from eigentrack.layers import MIXERS, Mixer
 from eigentrack.layers.validation import check_backend, require_positive
 from eigentrack.options import accepted_options, check_options
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenRange, Eigenvalues, eigenvalues_from_json
 
 _EXPECTED = {
     "mixer": "a name",
@@ -19,7 +19,7 @@ _EXPECTED = {
     "norm_place": "before or after",
     "mlp_width": "a whole number, 0 for no MLP, or None for 2*d_model",
 }
-_RANGE_OPTIONS = ("eigenvalues", "gate", "widened_from")  # mixer options that hold an EigenRange, [low, high] in JSON
+_RANGE_OPTIONS = ("eigenvalues", "gate", "widened_from")  # mixer options that hold a set of eigenvalues
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ModelConfig:
     d_model: int = 128
     layers: int = 2
     mixer: str | tuple[str, ...] = "deltanet"
-    eigenvalues: EigenRange = EigenRange(-1, 1)  # noqa: RUF009, it is frozen
+    eigenvalues: Eigenvalues = EigenRange(-1, 1)  # noqa: RUF009, it is frozen
     mixer_options: Mapping[str, Any] | tuple[Mapping[str, Any], ...] = field(default_factory=dict)
     mlp_width: int | tuple[int, ...] | None = None  # None: 2 d_model; 0: no MLP; or one a layer
     norm: str = "rms"  # or "none", for weights that are set and not learned
@@ -41,8 +41,10 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         require_positive(vocab_size=self.vocab_size, d_model=self.d_model, layers=self.layers)
-        if not isinstance(self.eigenvalues, EigenRange):
-            raise ValueError(f"eigenvalues={self.eigenvalues!r} must be an EigenRange, such as EigenRange(-1, 1)")
+        if not isinstance(self.eigenvalues, Eigenvalues):
+            raise ValueError(
+                f"eigenvalues={self.eigenvalues!r} must be an EigenRange, such as EigenRange(-1, 1), or an EigenDisk"
+            )
         if self.norm not in ("rms", "none"):
             raise ValueError(f"norm={self.norm!r} must be rms or none")
         for name, kind in (("mixer", str), ("mixer_options", Mapping), ("mlp_width", (int, NoneType)), ("norm_place", str)):
@@ -91,7 +93,7 @@ class ModelConfig:
         return mixer(self.d_model, **options)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; EigenRange as [low, high]."""
+        """Plain JSON values; EigenRange as [low, high], EigenDisk as {"disk": [inner, outer]}."""
         return {item.name: _plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
 
     @classmethod
@@ -103,7 +105,7 @@ class ModelConfig:
             raise ValueError(f"unknown configuration entry {unknown[0]!r}; known are {', '.join(sorted(known))}")
         values = dict(values)
         if "eigenvalues" in values:
-            values["eigenvalues"] = _range(values["eigenvalues"])
+            values["eigenvalues"] = eigenvalues_from_json(values["eigenvalues"])
         if "mixer_options" in values:
             options = values["mixer_options"]
             values["mixer_options"] = (
@@ -126,8 +128,8 @@ def _check_mixer(name: str, options: Mapping[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, EigenRange):
-        return [value.low, value.high]
+    if isinstance(value, Eigenvalues):
+        return value.to_json()
     if isinstance(value, Mapping):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, tuple):
@@ -138,10 +140,7 @@ def _plain(value: Any) -> Any:
 def _decode_options(options: Any) -> Any:
     if not isinstance(options, dict):
         return options  # ModelConfig says what is wrong with it
-    return {key: _range(value) if key in _RANGE_OPTIONS and value is not None else value for key, value in options.items()}
-
-
-def _range(value: Any) -> EigenRange:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError(f"an eigenvalue range is written [low, high], got {value!r}")
-    return EigenRange(*value)
+    return {
+        key: eigenvalues_from_json(value) if key in _RANGE_OPTIONS and value is not None else value
+        for key, value in options.items()
+    }

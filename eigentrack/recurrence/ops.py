@@ -14,17 +14,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.recurrence.chunked.delta_rule import delta_rule as delta_rule_chunked
 from eigentrack.recurrence.chunked.dense_scan import dense_scan as dense_scan_chunked
 from eigentrack.recurrence.chunked.gated_linear import gated_linear as gated_linear_chunked
+from eigentrack.recurrence.chunked.low_rank import delta_rule as delta_rule_chunked
+from eigentrack.recurrence.chunked.low_rank import low_rank as low_rank_chunked
 from eigentrack.recurrence.chunked.mlstm import mlstm as mlstm_chunked
+from eigentrack.recurrence.chunked.s4d import s4d as s4d_chunked
 from eigentrack.recurrence.chunked.selective_scan import selective_scan as selective_scan_chunked
 from eigentrack.recurrence.dispatch import execute
 from eigentrack.recurrence.reference.delta_rule import delta_rule as delta_rule_reference
 from eigentrack.recurrence.reference.dense_scan import dense_scan as dense_scan_reference
 from eigentrack.recurrence.reference.gated_linear import gated_linear as gated_linear_reference
+from eigentrack.recurrence.reference.low_rank import low_rank as low_rank_reference
 from eigentrack.recurrence.reference.lstm import lstm as lstm_reference
 from eigentrack.recurrence.reference.mlstm import mlstm as mlstm_reference
+from eigentrack.recurrence.reference.s4d import s4d as s4d_reference
 from eigentrack.recurrence.reference.selective_scan import selective_scan as selective_scan_reference
 from eigentrack.recurrence.reference.slstm import slstm as slstm_reference
 from eigentrack.recurrence.shapes import check_shapes
@@ -34,8 +38,10 @@ from eigentrack.recurrence.triton.selective_scan_cases import SELECTIVE_SCAN_KER
 from eigentrack.spectrum import EigenRange
 
 DELTA_RULE = {"reference": delta_rule_reference, "chunked": delta_rule_chunked}
+LOW_RANK = {"reference": low_rank_reference, "chunked": low_rank_chunked}
 GATED_LINEAR = {"reference": gated_linear_reference, "chunked": gated_linear_chunked}
 SELECTIVE_SCAN = {"reference": selective_scan_reference, "chunked": selective_scan_chunked}
+S4D = {"reference": s4d_reference, "chunked": s4d_chunked}
 DENSE_SCAN = {"reference": dense_scan_reference, "chunked": dense_scan_chunked}
 MLSTM = {"reference": mlstm_reference, "chunked": mlstm_chunked}
 # a non-linear recurrence has no parallel form
@@ -48,20 +54,21 @@ def delta_rule(
     k: Float[Tensor, "B T H n K"],
     v: Float[Tensor, "B T H n V"],
     beta: Float[Tensor, "B T H n"],
-    gate: Float[Tensor, "B T H"] | None = None,
+    gate: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"] | None = None,
     *,
     initial_state: Float[Tensor, "S H K V"] | None = None,
     cu_seqlens: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
-    """n generalized Householder factors a token, after an optional signed gate. Unit keys and 0 ≤ beta ≤ 2: norm ≤ 1."""
+    """n generalized Householder factors a token, after an optional signed gate, per head (gated DeltaNet) or per key channel
+    (KDA). Unit keys and 0 ≤ beta ≤ 2: norm ≤ 1."""
     size = check_shapes(
         "delta_rule",
         q=(q, "B T H K"),
         k=(k, "B T H n K"),
         v=(v, "B T H n V"),
         beta=(beta, "B T H n"),
-        gate=(gate, "B T H"),
+        gate=(gate, _gate_pattern(gate)),
         initial_state=(initial_state, f"{_sequences(q, cu_seqlens)} H K V"),
     )
     return execute(
@@ -76,30 +83,61 @@ def delta_rule(
     )
 
 
-def gated_linear(
+def low_rank(
     q: Float[Tensor, "B T H K"],
-    k: Float[Tensor, "B T H K"],
-    v: Float[Tensor, "B T H V"],
-    a: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"],
+    read: Float[Tensor, "B T H n K"],
+    write: Float[Tensor, "B T H n K"],
+    v: Float[Tensor, "B T H n V"],
+    gate: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"],
     *,
     initial_state: Float[Tensor, "S H K V"] | None = None,
     cu_seqlens: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
-    """Diagonal gate a in [-1, 1], per head (Mamba-2, RetNet) or per key channel (GLA); a = 0 resets, a < 0 flips."""
+    """Diagonal plus rank n, diag(gate) - Σ write readᵀ: all n factors read the state ahead of the gate (RWKV-7: n = 2)."""
+    size = check_shapes(
+        "low_rank",
+        q=(q, "B T H K"),
+        read=(read, "B T H n K"),
+        write=(write, "B T H n K"),
+        v=(v, "B T H n V"),
+        gate=(gate, _gate_pattern(gate)),
+        initial_state=(initial_state, f"{_sequences(q, cu_seqlens)} H K V"),
+    )
+    state = _or_zeros(initial_state, q, cu_seqlens, size["H"], size["K"], size["V"])
+    return execute("low_rank", LOW_RANK, backend, q, read, write, v, gate, initial_state=state, cu_seqlens=cu_seqlens)
+
+
+def gated_linear(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H K"],
+    v: Float[Tensor, "B T H V"],
+    a: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"] | Float[Tensor, "B T H P"],
+    turns: Float[Tensor, "B T H P"] | None = None,
+    *,
+    initial_state: Float[Tensor, "S H K V"] | None = None,
+    cu_seqlens: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
+    """Diagonal gate a in [-1, 1], per head (Mamba-2, RetNet) or per key channel (GLA); a = 0 resets, a < 0 flips.
+
+    With `turns` the gate is complex: P = K/2 pairs of channels turn by so much of a turn, and a has one entry a pair or a head.
+    """
+    _check_pairs("gated_linear", "K", k, turns)
     size = check_shapes(
         "gated_linear",
         q=(q, "B T H K"),
         k=(k, "B T H K"),
         v=(v, "B T H V"),
-        a=(a, "B T H" if a.ndim == 3 else "B T H K"),
+        a=(a, "B T H" if a.ndim == 3 else "B T H K" if turns is None else "B T H P"),
+        turns=(turns, "B T H P"),
         initial_state=(initial_state, f"{_sequences(q, cu_seqlens)} H K V"),
     )
     return execute(
         "gated_linear",
         GATED_LINEAR,
         backend,
-        *(q, k, v, a),
+        *(q, k, v, a, turns),
         initial_state=initial_state,
         zero_state=lambda: _or_zeros(None, q, cu_seqlens, size["H"], size["K"], size["V"]),
         cu_seqlens=cu_seqlens,
@@ -113,15 +151,20 @@ def selective_scan(
     b: Float[Tensor, "B T N"],
     c: Float[Tensor, "B T N"],
     z: Float[Tensor, "B T D"] | None = None,
+    turns: Float[Tensor, "B T P"] | None = None,
     *,
-    log_decay: Float[Tensor, "D N"],
+    log_decay: Float[Tensor, "D N"] | Float[Tensor, "D P"],
     skip: Float[Tensor, " D"] | None = None,
     eigenvalues: EigenRange,
     initial_state: Float[Tensor, "S D N"] | None = None,
     cu_seqlens: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "S D N"]]:
-    """Mamba's recurrence: step sizes dt ≥ 0, log_decay A ≤ 0, input matrix b, read-out c, skip D, output gate z."""
+    """Mamba's recurrence: step sizes dt ≥ 0, log_decay A ≤ 0, input matrix b, read-out c, skip D, output gate z.
+
+    With `turns` the eigenvalues are complex: P = N/2 pairs turn by so much of a turn, and log_decay has one entry a pair.
+    """
+    _check_pairs("selective_scan", "N", b, turns)
     size = check_shapes(
         "selective_scan",
         x=(x, "B T D"),
@@ -129,7 +172,8 @@ def selective_scan(
         b=(b, "B T N"),
         c=(c, "B T N"),
         z=(z, "B T D"),
-        log_decay=(log_decay, "D N"),
+        turns=(turns, "B T P"),
+        log_decay=(log_decay, "D N" if turns is None else "D P"),
         skip=(skip, "D"),
         initial_state=(initial_state, f"{_sequences(x, cu_seqlens)} D N"),
     )
@@ -137,7 +181,7 @@ def selective_scan(
         "selective_scan",
         SELECTIVE_SCAN,
         backend,
-        *(x, dt, b, c, z),
+        *(x, dt, b, c, z, turns),
         log_decay=log_decay,
         skip=skip,
         eigenvalues=eigenvalues,
@@ -146,6 +190,30 @@ def selective_scan(
         cu_seqlens=cu_seqlens,
         kernel=SELECTIVE_SCAN_KERNEL,
     )
+
+
+def s4d(
+    x: Float[Tensor, "B T D"],
+    *,
+    a: Float[Tensor, "D n"],
+    turns: Float[Tensor, "D n"] | None = None,
+    c: Float[Tensor, "D N"],
+    initial_state: Float[Tensor, "S D N"] | None = None,
+    cu_seqlens: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "S D N"]]:
+    """Eigenvalues a in [-1, 1] that do not depend on the input, n = N; with `turns` complex, one for each of n = N/2 pairs."""
+    _check_pairs("s4d", "N", c, turns)
+    size = check_shapes(
+        "s4d",
+        x=(x, "B T D"),
+        c=(c, "D N"),
+        a=(a, "D N" if turns is None else "D n"),
+        turns=(turns, "D n"),
+        initial_state=(initial_state, f"{_sequences(x, cu_seqlens)} D N"),
+    )
+    state = _or_zeros(initial_state, x, cu_seqlens, size["D"], size["N"])
+    return execute("s4d", S4D, backend, x, a=a, turns=turns, c=c, initial_state=state, cu_seqlens=cu_seqlens)
 
 
 def dense_scan(
@@ -242,6 +310,15 @@ def lstm(
     size = check_shapes("lstm", gates=(gates, "B T H 4 D"), recurrent=(recurrent, "H 4 D D"), c=(c, shape), h=(h, shape))
     state = tuple(_or_zeros(part, gates, cu_seqlens, size["H"], size["D"]) for part in (c, h))
     return execute("lstm", LSTM, backend, gates, recurrent=recurrent, initial_state=state, cu_seqlens=cu_seqlens)
+
+
+def _check_pairs(op: str, name: str, x: Tensor, turns: Tensor | None) -> None:
+    if turns is not None and 2 * turns.shape[-1] != x.shape[-1]:
+        raise ValueError(f"{op}: turns has {turns.shape[-1]} angles a token, and {name}={x.shape[-1]}: one a pair is needed")
+
+
+def _gate_pattern(gate: Tensor | None) -> str:
+    return "B T H K" if gate is not None and gate.ndim == 4 else "B T H"
 
 
 def _sequences(x: Tensor, cu_seqlens: Tensor | None) -> int:

@@ -4,14 +4,20 @@ import itertools
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
 
 from eigentrack.analysis import Subject, compiled_subject, find_horizons, input_patterns
-from eigentrack.analysis.horizon import LONGEST_PIECE
-from eigentrack.analysis.input_patterns import LEAD_IN, MOST_CYCLES, Pattern, stream_pattern
+from eigentrack.analysis import horizon as horizon_module
+from eigentrack.analysis.horizon import FAR_ROWS, LONGEST_PIECE
+from eigentrack.analysis.input_patterns import LEAD_IN, MOST_CYCLES, Pattern
+from eigentrack.analysis.pattern_stream import PatternStream
 from eigentrack.automata import regex_dfa
 from eigentrack.compiler import choose_plan, compile_network
+from eigentrack.models.sequence_model import ModelState
 from eigentrack.training import horizon
-from tests.analysis.scripted import exact_parity, scripted
+from tests.analysis.scripted import Scripted, exact_parity, scripted
 
 FLIP_FLOP = ((0, 1, 0), (0, 1, 1))
 
@@ -26,11 +32,16 @@ def forgetful_flip_flop(memory: int):
     return scripted(FLIP_FLOP, (0, 1), move, lambda x: (x > 0).long(), shares=(0.1, 0.1, 0.8))
 
 
+def streamed(subject: Subject, pattern: Pattern, pieces: list[int], seed: int) -> tuple[Tensor, Tensor]:
+    stream = PatternStream(subject, pattern, seed)
+    letters, states = zip(*map(stream.read, pieces), strict=True)
+    return torch.cat(letters, 1), torch.cat(states, 1)
+
+
 @pytest.mark.parametrize("pattern", [Pattern("random", 5), Pattern("a for ever", 3, (0,)), Pattern("b, c in turn", 4, (1, 2))])
 def test_streams_follow_the_machine(pattern: Pattern) -> None:
     subject = scripted(FLIP_FLOP, (0, 1), lambda x, _: x, lambda x: x.long())
-    pieces = list(itertools.islice(stream_pattern(subject, pattern, 7, seed=3), 5))
-    letters, states = (torch.cat(parts, 1) for parts in zip(*pieces, strict=True))
+    letters, states = streamed(subject, pattern, [LEAD_IN, 7, 7, 7, 7], seed=3)
     assert letters.shape == states.shape == (pattern.rows, LEAD_IN + 4 * 7)
     if pattern.cycle:
         expected = list(itertools.islice(itertools.cycle(pattern.cycle), 4 * 7))
@@ -40,6 +51,28 @@ def test_streams_follow_the_machine(pattern: Pattern) -> None:
         for letter, after in zip(word, visited, strict=True):
             state = FLIP_FLOP[state][letter]
             assert state == after
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_orbits_are_walks_of_any_machine(data: st.DataObject) -> None:
+    """Machines with tails before their cycles, and rows that are dropped on the way."""
+    states = data.draw(st.integers(1, 9))
+    row = st.tuples(*[st.integers(0, states - 1)] * 3)
+    table = tuple(data.draw(row) for _ in range(states))
+    subject = scripted(table, (0,) * states, lambda x, _: x, lambda x: x.long())
+    cycle = data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=3).map(tuple))
+    stream = PatternStream(subject, Pattern("cycle", 4, cycle), data.draw(st.integers(0, 99)))
+    _, after = stream.read(5)
+    walked, turn = after[:2, -1].tolist(), itertools.cycle(cycle)
+    stream.keep(2)
+    for count in data.draw(st.lists(st.integers(1, 12), max_size=3)):
+        letters, after = stream.read(count)
+        for letter_of_rows, state_of_rows in zip(letters.T.tolist(), after.T.tolist(), strict=True):
+            letter = next(turn)
+            walked = [table[state][letter] for state in walked]
+            assert letter_of_rows == [letter] * 2
+            assert state_of_rows == walked
 
 
 def test_patterns_name_the_ignored_letter_and_favour_the_rare_ones() -> None:
@@ -77,8 +110,7 @@ def test_the_curve_holds_the_accuracy_between_its_points() -> None:
     lengths = [length for length, _ in found.curve]
     assert lengths == sorted(set(lengths))
     assert lengths[-1] == found.tested
-    pieces = itertools.islice(stream_pattern(subject, Pattern("run", 64, (2,)), 1024, 1), 2)
-    letters, states = (torch.cat(parts, 1) for parts in zip(*pieces, strict=True))
+    letters, states = streamed(subject, Pattern("run", 64, (2,)), [LEAD_IN, 1024], seed=1)
     logits, _ = subject.read(letters, subject.begin(64)[1])
     right = (logits.argmax(-1) == states).double().mean(0)
     first = 0
@@ -96,11 +128,34 @@ def test_a_compiled_network_never_fails() -> None:
     assert all(item.is_open for item in found)
 
 
+def test_few_rows_go_far_and_the_memory_of_the_words_stays_flat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that forgets beyond FAR is found out, by the rows that are left."""
+    far, memory = 300, 900
+    monkeypatch.setattr(horizon_module, "FAR", far)
+    monkeypatch.setattr(horizon_module, "LONGEST_PIECE", 256)
+    subject, shapes = forgetful_flip_flop(memory), []
+
+    def read(letters: Tensor, state: ModelState) -> tuple[Tensor, ModelState]:
+        shapes.append(tuple(letters.shape))
+        return Scripted.read(subject, letters, state)
+
+    object.__setattr__(subject, "read", read)
+    patterns = [Pattern("random", 32), Pattern("run", 24, (2,)), Pattern("both", 3, (0, 1))]
+    random, run, both = find_horizons(subject, patterns, 3000, seed=0)
+    assert random.letters == both.letters == 3000
+    assert memory < run.letters <= LEAD_IN + memory
+    lengths = list(itertools.accumulate(count for _, count in shapes))
+    widths = {rows for (rows, count), length in zip(shapes, lengths, strict=True) if length - count < far}
+    assert widths == {32 + 24 + 3}
+    assert {rows for rows, _ in shapes} == {59, 2 * FAR_ROWS + 3, FAR_ROWS + 3}
+    assert max(rows * count for rows, count in shapes) <= horizon_module.TOKENS_AT_ONCE
+
+
 def test_streaming_agrees_with_one_long_pass(trained_parity: Subject) -> None:
     for pattern in (Pattern("random", 32), Pattern("b for ever", 8, (1,))):
         (found,) = find_horizons(trained_parity, [pattern], 4000, seed=0)
-        pieces = itertools.islice(stream_pattern(trained_parity, pattern, 2048 if pattern.rows == 32 else 4096, 0), 3)
-        letters, states = (torch.cat(parts, 1)[:, :4000] for parts in zip(*pieces, strict=True))
+        piece = 2048 if pattern.rows == 32 else 4096
+        letters, states = (part[:, :4000] for part in streamed(trained_parity, pattern, [LEAD_IN, piece, piece], seed=0))
         with torch.no_grad():
             logits, _ = trained_parity.model(letters)
         curve = (logits[..., :2].argmax(-1) == states).double().mean(0)

@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from eigentrack.analysis import Subject, compiled_subject, find_horizons, input_patterns, snap_to_exact, trained_subject
 from eigentrack.analysis.exact_head import ExactHead, factor
 from eigentrack.analysis.exact_heads import exact_heads
 from eigentrack.analysis.exact_roots import swapped_points
+from eigentrack.analysis.invariant_lines import invariant_lines
 from eigentrack.automata import regex_dfa, same_language
 from eigentrack.compiler import choose_plan, compile_network, save_compiled, verify
 from eigentrack.compiler.plan import Move
@@ -117,8 +120,8 @@ def test_a_compiled_network_snaps_to_itself() -> None:
     assert snapped.compiled.certificate.holds
 
 
-def test_a_start_that_never_comes_back_is_replaced() -> None:
-    """A flip-flop written as ±1 from a memory that starts empty: the empty memory stands for 0 as well as -1 does."""
+def written_flip_flop(forgets: float) -> Subject:
+    """A flip-flop written as ±1 into one channel whose gate is σ(-forgets) on a write, from a memory that starts empty."""
     options = {"heads": 1, "key_dim": 1, "value_dim": 1, "gate_rank": 1, "gate_temperature": 1.0, "bare": True}
     config = ModelConfig(4, 4, 1, "gla", EigenRange(0, 1), options, mlp_width=0, norm="none")
     model = SequenceModel(config)
@@ -127,13 +130,59 @@ def test_a_start_that_never_comes_back_is_replaced() -> None:
         model.embedding.weight.copy_(torch.eye(4))
         block.mixer.k_proj.weight[0] = torch.tensor([0.9, 1.1, 0.0, 0.0])
         block.mixer.v_proj.weight[0] = torch.tensor([-1.0, 1.0, 0.0, 0.0])
-        block.mixer.gate_proj[0].weight[0] = torch.tensor([-3.0, -3.0, 4.0, 0.0])
+        block.mixer.gate_proj[0].weight[0] = torch.tensor([-forgets, -forgets, 4.0, 0.0])
         block.mixer.gate_proj[1].weight.fill_(1)
         block.mixer.gate_proj[1].bias.zero_()
-    snapped = snap_to_exact(trained_subject(model, flip_flop()))
+    return trained_subject(model, flip_flop())
+
+
+def test_a_start_that_never_comes_back_is_replaced() -> None:
+    """The empty memory stands for 0 as well as -1 does."""
+    snapped = snap_to_exact(written_flip_flop(3))
     assert snapped.compiled.certificate.holds
     assert snapped.compiled.certificate.reachable_states == 2
     assert snapped.moved == pytest.approx(1 / (1 + math.exp(3)), abs=1e-6)  # the gate that should be 0
+
+
+def test_what_is_too_far_away_says_how_far() -> None:
+    with pytest.raises(ValueError, match=r"the nearest exact network is 0\.35 away, farther than 0\.3: train it longer"):
+        snap_to_exact(written_flip_flop(0.6))  # σ(-0.6) = 0.354
+
+
+def householder(beta: float, key: np.ndarray) -> np.ndarray:
+    return np.eye(len(key)) - beta * np.outer(key, key)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 6), st.booleans())
+def test_lines_that_all_letters_keep_are_found(seed: int, size: int, twice: bool) -> None:
+    """Two lines u, v at right angles, which letters reset, reflect or keep, while all else moves at random, once or twice."""
+    random = np.random.default_rng(seed)
+    frame = np.linalg.qr(random.normal(size=(size, size)))[0].T
+    u, v, others = frame[0], frame[1], frame[2:]
+
+    def move(beta: float, key: np.ndarray) -> np.ndarray:
+        rest = random.normal(size=len(others)) @ others if len(others) else np.zeros(size)
+        norm = np.linalg.norm(rest) or 1.0
+        return householder(beta, key) @ (householder(random.uniform(0.2, 0.4), rest / norm) if twice else np.eye(size))
+
+    letters = [(1.0, u), (2.0, u), (1.0, v), (0.0, v)]
+    lines = invariant_lines(np.array([move(beta, key) for beta, key in letters]))
+    for key in (u, v):
+        assert max(abs(line @ key) for line in lines) == pytest.approx(1, abs=1e-6)
+
+
+def test_keys_that_are_not_quite_parallel_are_one_line() -> None:
+    """A flip-flop with three keys, none parallel, none at right angles: the writes share a line that the third leaves alone."""
+    keys = np.array([[1.0, 0.15, 0.0], [1.0, -0.2, 0.05], [0.12, 0.1, 1.0]])
+    keys /= np.linalg.norm(keys, axis=1)[:, None]
+    betas, values = [1.1, 0.9, 0.8], [1.0, -1.0, 0.3]
+    matrices = np.array([householder(beta, key) for beta, key in zip(betas, keys, strict=True)])[:, None]
+    writes = np.einsum("a,ai,a->ai", betas, keys, values)[:, None, :, None]
+    heads = exact_heads(matrices, writes, np.zeros((1, 3, 1)), levels=1)
+    written = [[factor.value for factor in move.factors] for move in heads[0].moves]
+    assert written in ([[(1.0,)], [(-1.0,)], []], [[(-1.0,)], [(1.0,)], []])  # a line points either way
+    assert 0.1 < heads[0].moved < 0.3
 
 
 @pytest.mark.slow
@@ -141,6 +190,7 @@ def test_a_start_that_never_comes_back_is_replaced() -> None:
     ("task", "mixer", "options", "eigenvalues", "training", "states"),
     [
         (flip_flop(), "mamba", {"state_size": 4, "conv": 0}, EigenRange(0, 1), {"steps": 200, "lengths": (3, 40)}, 2),
+        (flip_flop(), "deltanet", {"heads": 4, "conv": 0}, EigenRange(-1, 1), {"steps": 300, "lengths": (3, 40)}, 2),
         (
             word_problem("S5", "swaps"),
             "deltanet",
@@ -150,7 +200,7 @@ def test_a_start_that_never_comes_back_is_replaced() -> None:
             120,
         ),
     ],
-    ids=["flip-flop", "S5 swaps"],
+    ids=["flip-flop, Mamba", "flip-flop, DeltaNet", "S5 swaps"],
 )
 def test_more_trained_networks_become_exact(task, mixer, options, eigenvalues, training, states: int) -> None:
     torch.manual_seed(0)

@@ -12,7 +12,7 @@ from eigentrack.analysis.subject import model_mixers
 from eigentrack.automata import regex_dfa, word_problem_dfa
 from eigentrack.compiler import choose_plan, compile_network
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange
 
 
 def spectra(model: SequenceModel, letters: int, opening: tuple[int, ...] = ()) -> tuple[LayerSpectrum, ...]:
@@ -48,6 +48,17 @@ def test_a_rotation_may_count() -> None:
     third = complex(-0.5, math.sqrt(3) / 2)
     assert min(abs(value - third) for value in values) < 1e-6
     assert min(abs(value - third.conjugate()) for value in values) < 1e-6
+
+
+@pytest.mark.parametrize("mixer", ["gla", "mamba", "mamba2", "s4d"])
+def test_a_disk_may_count(mixer: str) -> None:
+    options = {"gla": {"key_dim": 4}, "mamba2": {"state_size": 4}}.get(mixer, {"state_size": 4, "expand": 1})
+    model = SequenceModel(ModelConfig(3, 8, 1, mixer=mixer, mixer_options=options, eigenvalues=EigenDisk(0.5, 1)))
+    (layer,) = spectra(model, 3)
+    assert layer.eigenvalue_range == "annulus 0.5 1"
+    assert layer.may_count
+    assert layer.may_flip
+    assert 0.5 < layer.histograms["eigenvalue"]["modulus"] <= 1
 
 
 @pytest.mark.parametrize("mixer", ["mamba", "gla", "mamba2", "mlstm", "deltanet", "dense"])

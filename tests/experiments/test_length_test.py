@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -10,7 +12,7 @@ from eigentrack.experiments.length_test import LengthTest, length_scores, run_le
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic
-from eigentrack.tasks.tracking import parity
+from eigentrack.tasks.tracking import TrackingTask, parity
 from eigentrack.training import LengthCurve
 
 
@@ -34,10 +36,37 @@ def test_groups_of_sequences_are_averaged_by_their_size(monkeypatch: pytest.Monk
     assert torch.allclose(curve.sequence_accuracy, right.cumprod(1).mean(0))
 
 
-def test_far_lengths_are_added_but_not_for_attention() -> None:
+def test_far_lengths_are_added_while_all_is_right_but_not_for_attention() -> None:
     test = LengthTest((5, 20), 4, far=50)
-    assert len(run_length_test(model(3), parity(), test, (3, 9), seed=0).accuracy) == 50
-    assert len(run_length_test(model(3, "attention"), parity(), test, (3, 9), seed=0).accuracy) == 20
+    one_answer = TrackingTask(((0, 0),), (0,))  # whoever is asked is right
+    assert run_length_test(model(3), one_answer, test, (3, 9), seed=0).accuracy.tolist() == [1.0] * 50
+    assert len(run_length_test(model(3, "attention"), one_answer, test, (3, 9), seed=0).accuracy) == 20
+    untrained = run_length_test(model(3), parity(), test, (3, 9), seed=0)
+    assert len(untrained.accuracy) == 20  # dead before: no greater length changes a score
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "sequence_accuracy", "settled"),
+    [
+        (0.5, 0.05, True),
+        (0.5, 0.5, False),  # when it dies is not known yet
+        (0.995, 0.05, False),  # its horizon is not known yet
+        (1.0, 1.0, False),
+    ],
+)
+def test_a_test_is_settled_once_no_length_can_change_a_score(accuracy: float, sequence_accuracy: float, settled: bool) -> None:
+    near = LengthCurve(torch.full((20,), accuracy), torch.full((20,), sequence_accuracy))
+    assert length_test._is_settled(near) == settled
+    if settled:
+        for far in (0.0, 1.0):  # whatever would come
+            tail = torch.full((30,), far)
+            longer = LengthCurve(
+                torch.cat([near.accuracy, tail]), torch.cat([near.sequence_accuracy, tail * sequence_accuracy])
+            )
+            scores = [length_scores(curve, LengthTest((5, 20), 1), classes=2) for curve in (near, longer)]
+            first, second = (replace(found, longest=0, curve=()) for found in scores)
+            assert first == second
+            assert scores[1].curve[: len(scores[0].curve)] == scores[0].curve
 
 
 def test_stretches_cover_every_length() -> None:

@@ -65,6 +65,15 @@ def test_untrained_networks_are_measured_as_they_are(facts: list[NetworkFacts]) 
         assert (fact.certified == 0) == (fact.series != "sLSTM")
 
 
+def test_a_linear_network_is_snapped_or_the_table_says_why_not(facts: list[NetworkFacts]) -> None:
+    names, text = {fact.key for fact in facts}, table(facts)
+    for fact in (fact for fact in facts if fact.kind == "trained" and fact.series != "sLSTM"):
+        assert ((fact.panel, f"{fact.series}, snapped") in names) == (fact.obstacle == "")
+        assert fact.obstacle == "" or f"- {fact.series}, seed 0, could not be snapped: {fact.obstacle}\n" in text
+    assert any(fact.obstacle for fact in facts)
+    assert not any(fact.obstacle for fact in facts if fact.series == "sLSTM")
+
+
 def test_theory_is_asked_about_the_layer(facts: list[NetworkFacts]) -> None:
     said = {fact.key: (fact.can, fact.robustly) for fact in facts if fact.kind == "trained"}
     assert said["parity", "Mamba [0, 1]"] == ("cannot", "cannot")

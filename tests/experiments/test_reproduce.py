@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from eigentrack.experiments.cell import Cell, CellResult
+from eigentrack.experiments.cell import Cell, CellResult, store_result
 from eigentrack.experiments.experiment import DEAD_BY
-from eigentrack.experiments.ledger import SweepOutcome
+from eigentrack.experiments.ledger import Ledger, SweepOutcome
 from eigentrack.experiments.page import markdown, write_report
 from eigentrack.experiments.report import Report
-from eigentrack.experiments.reproduce import named_experiment, reproduce
-from tests.experiments.toy import EXPERIMENT, SETTINGS, toy_result
+from eigentrack.experiments.reproduce import named_experiment, reproduce, run_cells
+from tests.experiments.toy import EXPERIMENT, SETTINGS, toy_cells, toy_result
 
 FACTS = {"command": "toy", "commit": "abc", "date": "today", "hardware": "abacus", "versions": "none"}
 
@@ -132,6 +132,31 @@ def test_dead_by_is_a_median_that_may_never_come() -> None:
 
 def test_a_report_without_any_result_can_be_written(tmp_path: Path) -> None:
     assert [path.suffix for path in write_report(report_of(), tmp_path)] == [".md", ".json"]
+
+
+def test_experiments_together_take_two_sweeps_and_share_their_cells(tmp_path: Path) -> None:
+    asked: list[list[str]] = []
+
+    def sweep(cells: Sequence[Cell], folder: Path) -> SweepOutcome:
+        asked.append([cell.name for cell in cells])
+        for cell in cells:
+            store_result(cell, answers(cell), folder / cell.name)
+        return SweepOutcome(tuple(map(answers, cells)), {}, 0)
+
+    other = replace(EXPERIMENT, name="other", cells=lambda settings, seeds: toy_cells(settings, seeds)[:2])
+    assert run_cells([EXPERIMENT, other], "short", tmp_path, sweep, seeds=(0, 1, 2)) == 0
+    first, later = asked
+    assert len(set(first)) == len(first) == 4  # two models at two rates; the other experiment has some of them
+    assert sorted(name.rsplit("/")[-1] for name in later) == ["rate-0.001-seed-1"] * 2 + ["rate-0.001-seed-2"] * 2
+    for experiment in (EXPERIMENT, other):
+        report, _ = reproduce(experiment, "short", tmp_path, lambda cells, folder: Ledger(cells, folder).outcome(), (0, 1, 2))
+        assert report.finished == report.cells > 0
+
+
+def test_experiments_together_end_with_an_interruption(tmp_path: Path) -> None:
+    sweep = Sweeper(unfinished=1)
+    assert run_cells([EXPERIMENT, EXPERIMENT], "short", tmp_path, sweep) == 1
+    assert len(sweep.asked) == 1
 
 
 def test_unknown_names_list_what_there_is(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ def test_it_explains_itself_with_an_example() -> None:
         (["figure4", "--launcher", "ray"], "--launcher ray shares no disk, and the cells of figure4 share a corpus"),
         (["figure4", "--data", "books"], "--data books= must be LABEL=PATH of a file or folder"),
         (["figure1", "--data", "train=README.md"], "figure1 makes its own data: leave out --data"),
+        (["figure1", "figure6", "--json"], "figure1, figure6 together: --json, --data and language models take one name alone"),
+        (["figure4", "figure1"], "figure4, figure1 together: --json, --data and language models take one name alone"),
         (["figure1", "--jobs", "0"], "--jobs 0 must be at least 1"),
         (["figure1", "--seeds", "a"], "--seeds 'a' must be whole numbers, such as 0,1,2"),
         (["figure1", "--device", "cuda:77"], "--device cuda:77 is not to be had here"),
@@ -64,3 +66,19 @@ def test_failed_cells_are_exit_code_one(tmp_path: Path, monkeypatch: pytest.Monk
     assert "12 failed, 0 unfinished; the same command goes on" in result.stderr
     assert "it is tried again" in result.stderr
     assert "`z60/Z60_1_token_an_element/DeltaNet_0_1_1_block/rate-0.001-seed-0`: gone" in (tmp_path / "figure6.md").read_text()
+
+
+def test_several_names_are_reported_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept: list[int] = []
+
+    def gives_up(ledger: Ledger, **options: object) -> None:
+        swept.append(len(ledger.waiting))
+        while (cell := ledger.take()) is not None:
+            ledger.died(cell, "gone")
+
+    monkeypatch.setattr("eigentrack.experiments.sweep.run_locally", gives_up)
+    result = CliRunner().invoke(app, ["reproduce", "figure6", "signed_gates", "--out", str(tmp_path)])
+    assert result.exit_code == 1
+    assert [count for count in swept if count] == [12 + 18, 12, 18]  # together, and again what had failed
+    assert "30 failed, 0 unfinished" in result.stderr
+    assert {path.name for path in tmp_path.glob("*.md")} == {"figure6.md", "signed_gates.md"}

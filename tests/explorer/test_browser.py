@@ -18,8 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
-from eigentrack.compiler import verify
+from eigentrack.automata import regex_dfa
+from eigentrack.compiler import choose_plan, compile_network, save_compiled, verify
+from eigentrack.explorer.inspection_view import ITS_OWN
+from eigentrack.lm.conversion import convert
+from eigentrack.models import ModelConfig, SequenceModel, save_model
 
 pytestmark = pytest.mark.slow
 SYSTEM_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -211,6 +216,38 @@ def test_twins_are_trained_stopped_and_looked_into(page, tmp_path):
     inside.get_by_role("heading", name="Spectra of A(x)").wait_for()
     assert "horizon on random words" in inside.locator("body").inner_text()
     picture(page, "inspect", 1400, tmp_path)
+
+
+@pytest.fixture
+def folders(tmp_path) -> dict[str, tuple[Path, str, str]]:
+    """What a user may have lying about: its place, the task that the room is told, and what the page must say of it."""
+    transformers = pytest.importorskip("transformers", reason="a checkpoint to convert needs transformers")
+    torch.manual_seed(0)
+    save_model(SequenceModel(ModelConfig(vocab_size=3, d_model=8, layers=1)), tmp_path / "model")
+    save_compiled(compile_network(choose_plan(regex_dfa("(aa)*"))), tmp_path / "network")
+    config = transformers.MambaConfig(vocab_size=11, hidden_size=16, state_size=4, num_hidden_layers=2)
+    transformers.MambaForCausalLM(config).save_pretrained(tmp_path / "foreign")
+    convert(str(tmp_path / "foreign"), tmp_path / "mamba", None, "eigentrack")
+    return {
+        "told its task": (tmp_path / "model", "parity", "horizon on random words"),
+        "compiled": (tmp_path / "network", ITS_OWN, "beyond 1,000 letters"),
+        "converted": (tmp_path / "mamba", ITS_OWN, "only its spectra are shown"),
+    }
+
+
+def test_folders_of_every_kind_are_looked_into(page, folders):
+    room(page, "Inspect")
+    for folder, task, said in folders.values():
+        write(page, "path", str(folder))
+        page.locator("#task input").click()
+        page.get_by_role("option", name=task, exact=True).click()
+        page.click("#inspect")
+        inside = page.frame_locator("#inspection iframe")
+        inside.get_by_role("heading", name=f"{folder.name}: ").wait_for()
+        assert said in inside.locator("body").inner_text()
+    write(page, "path", str(folders["compiled"][0].parent / "foreign"))
+    page.click("#inspect")
+    wait_for_text(page, "inspection", "holds a mamba of transformers")
 
 
 def test_two_pages_do_not_disturb_each_other(browser, server, page):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from itertools import combinations_with_replacement, permutations
+from itertools import combinations_with_replacement, permutations, product
 
 import pytest
 import torch
 
 from eigentrack.automata import DFA, transition_monoid
 from eigentrack.expressivity.householder import factor_permutation
+from eigentrack.recurrence import s4d
 
 
 @pytest.mark.parametrize("length", [3, 4])
@@ -33,6 +34,27 @@ def test_section_4_a_channel_keeps_the_last_two_letters_whatever_is_rounded(dtyp
         assert newest == letter
         assert int((float(h) - newest) * 2 ** (2 * bits)) == before
         before = letter
+
+
+@pytest.mark.parametrize(("path", "cycle"), [(0, 3), (2, 5), (5, 2)])
+def test_section_8_fixed_gates_follow_every_language_of_the_length(path: int, cycle: int) -> None:
+    """Channels for the cosine and the sine of t/cycle turns, which start at (1, 0), and one for h ← ½h + 1."""
+    time = 3000
+    x = torch.tensor([0.0, 0.0, 1.0]).expand(1, time, 3)
+    y, _ = s4d(
+        x,
+        a=torch.tensor([[1.0], [1.0], [0.5]]),
+        turns=torch.tensor([[1 / cycle], [1 / cycle], [0.0]]),
+        c=torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]),
+        initial_state=torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]]),
+    )
+    cosine, sine, start = y[0].double().unbind(-1)
+    turn = (torch.atan2(sine, cosine) / (2 * torch.pi) * cycle).round().long() % cycle
+    ends = 2 - 0.5 ** torch.arange(time + 1)  # after t letters 2 - 2^(1 - t)
+    passed = sum(((start >= ends[t] - 1e-9).long() for t in range(path)), torch.zeros(time, dtype=torch.long))
+    t = torch.arange(1, time + 1)
+    assert torch.equal(turn, t % cycle)
+    assert torch.equal(passed, t.clamp(max=path))
 
 
 @pytest.mark.parametrize("points", [3, 4])
@@ -87,3 +109,51 @@ def test_section_8_keys_of_one_half_keep_the_normaliser_out() -> None:
         memory = forget * memory + 2 * (letter or 0) * key
         normaliser = forget * normaliser + key
         assert memory / max(abs(normaliser), 1) == bit
+
+
+def rotation(axis: list[float], quarters: float) -> torch.Tensor:
+    """About the axis, by so many right angles."""
+    x, y, z = (torch.tensor(axis, dtype=torch.float64) / torch.tensor(axis, dtype=torch.float64).norm()).tolist()
+    generator = torch.tensor([[0, -z, y], [z, 0, -x], [-y, x, 0]], dtype=torch.float64)
+    return torch.linalg.matrix_exp(generator * quarters * torch.pi / 2)
+
+
+def takes_one_factor(matrix: torch.Tensor) -> bool:
+    """Is it (I - 2 k kᵀ) diag(±1), or diag(±1) alone, for some signs?"""
+    for signs in product([1.0, -1.0], repeat=3):
+        rest = matrix @ torch.diag(torch.tensor(signs, dtype=torch.float64))
+        if (rest - rest.T).abs().max() < 1e-9 and torch.linalg.eigvalsh(rest).sort().values[1:].sub(1).abs().max() < 1e-9:
+            return True
+    return False
+
+
+def test_section_5_signs_and_one_factor_make_all_rotations_of_the_cube_but_not_of_the_icosahedron() -> None:
+    """The coordinates: two face diagonals of the cube's xy-plane, and z. All body diagonals then lie in coordinate planes."""
+    root = 2**-0.5
+    basis = torch.tensor([[root, -root, 0.0], [root, root, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    faces = [([1.0 * (i == j) for i in range(3)], quarters) for j in range(3) for quarters in (1, 2, 3)]
+    edges = [(axis, 2) for axis in ([1.0, s, 0.0] for s in (1.0, -1.0))]
+    edges += [(axis, 2) for s in (1.0, -1.0) for axis in ([1.0, 0.0, s], [0.0, 1.0, s])]
+    corners = [([1.0, s, t], quarters) for s in (1.0, -1.0) for t in (1.0, -1.0) for quarters in (4 / 3, 8 / 3)]
+    cube = [torch.eye(3, dtype=torch.float64), *(rotation(*turn) for turn in [*faces, *edges, *corners])]  # type: ignore[arg-type]
+    assert len({tuple(matrix.round(decimals=6).add(0.0).flatten().tolist()) for matrix in cube}) == 24
+    assert all(takes_one_factor(basis @ matrix @ basis.T) for matrix in cube)
+    assert not all(takes_one_factor(matrix) for matrix in cube)  # the coordinates matter
+    golden = (1 + 5**0.5) / 2
+    assert takes_one_factor(rotation([0.0, 1.0, golden], 4 / 5))  # a five-fold axis of the icosahedron in these coordinates
+    assert not takes_one_factor(rotation([1.0, 1.0, 1.0], 4 / 3))  # and a three-fold one
+
+
+@pytest.mark.parametrize("length", [1, 2, 4])
+def test_section_5_a_zero_in_the_gate_ends_a_path_and_saves_a_factor(length: int) -> None:
+    """x_1 → … → x_m → sink: diag(1, …, 1, 0), then m - 1 swaps; without the gate the rank asks for m."""
+    path = torch.zeros(length, length)
+    for state in range(length - 1):
+        path[state + 1, state] = 1.0
+    assert int(torch.linalg.matrix_rank(path - torch.eye(length))) == length
+    matrix = torch.diag(torch.tensor([1.0] * (length - 1) + [0.0]))
+    for state in reversed(range(length - 1)):
+        key = torch.zeros(length)
+        key[state], key[state + 1] = 1.0, -1.0
+        matrix = matrix - torch.outer(key, key) @ matrix
+    assert torch.equal(matrix, path)

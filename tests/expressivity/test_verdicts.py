@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from eigentrack.automata import DFA, LanguageClass, classify, language, minimal
 from eigentrack.automata.word_problems import word_problem_dfa
 from eigentrack.expressivity import STANDARD, Architecture, Construction, Verdict, judge, verdicts
-from eigentrack.expressivity.architecture import LINEAR
+from eigentrack.expressivity.architecture import LINEAR, WITH_FACTORS, WITH_RANGE
 from eigentrack.expressivity.construction import constructions
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange
 
 FORGET, FLIP = EigenRange(0, 1), EigenRange(-1, 1)
 GROUPS = {
@@ -35,6 +35,7 @@ DIAGONAL = Architecture("diagonal", FORGET)
 MAMBA_NEGATIVE = Architecture("diagonal", FLIP)
 DELTA = Architecture("deltanet", FLIP, layers=1, householders=1)
 PRODUCT = Architecture("deltanet", FLIP, layers=1)
+CHANNEL = Architecture("channel-gated-deltanet", FLIP, layers=1)
 
 
 @cache
@@ -84,6 +85,10 @@ def answer(name: str, architecture: Architecture) -> str:
         (Architecture("complex-diagonal"), "aaa S4-all t3 cerny4 d3 binary-mod5", "S5-all A5-all shell-game5", ""),
         (Architecture("complex-diagonal", layers=2), "binary-mod5 Q8-all", "S4-all", "t3"),
         (Architecture("complex-diagonal", layers=3), "S4-all", "A5-all", "cerny4"),
+        (Architecture("complex-diagonal", layers=1, precision="ieee"), "aaaa flip-flop", "", "aaa d3"),
+        (Architecture("s4d"), "ends-ab aa aaa aaaa unary6", "parity S5-all A5-all", "flip-flop d3 t3"),
+        (Architecture("s4d", layers=1, precision="ieee"), "ends-ab", "S5-all", "aaa parity"),
+        (Architecture("s4d", precision="log"), "ends-ab aaa", "S5-all", "parity"),
         (Architecture("s4d-mamba"), "aa flip-flop d3", "parity", "resettable-parity aaa t3"),
         (Architecture("deltanet", FORGET, householders=1), "flip-flop d3 tomita7", "parity aa abab t3 S5-swaps", ""),
         (Architecture("deltanet", FORGET), "flip-flop d3", "parity aa abab", ""),
@@ -107,8 +112,13 @@ def answer(name: str, architecture: Architecture) -> str:
         (Architecture("gated-deltanet", FLIP, layers=1, householders=1), "flip-flop S5-swaps", "t3", "d3"),
         (Architecture("gated-deltanet", FLIP, layers=1, householders=2), "resettable-mod3", "S5-all", "t3"),
         (Architecture("gated-deltanet", FLIP, householders=1), " ".join(NAMED), "", ""),
-        (Architecture("rwkv7"), " ".join(NAMED), "", ""),
-        (Architecture("rwkv7", layers=1), "", "", "parity t3"),
+        (Architecture("channel-gated-deltanet", FORGET, householders=1), "flip-flop d3", "parity abab", ""),
+        (replace(CHANNEL, householders=1), "aaa S4-all unary6 tomita2 flip-flop parity", "", "A5-all abab t3 Q8-all"),
+        (replace(CHANNEL, householders=2), "abab A5-all resettable-mod3", "", "t3 S5-all"),
+        (replace(CHANNEL, layers=None, householders=1), " ".join(NAMED), "", ""),
+        (Architecture("rwkv7", FORGET), "flip-flop d3", "parity aaa", "abab"),
+        (Architecture("rwkv7", FLIP, layers=1), "parity S5-swaps", "", "t3 aaa"),
+        (Architecture("rwkv7", FLIP), " ".join(NAMED), "", ""),
         (Architecture("dense", layers=1), " ".join(NAMED), "", ""),
         (Architecture("dense", precision="robust"), "ends-ab", "flip-flop parity d3 a-then-b", ""),
         (Architecture("attention"), "tomita1 tomita7 a-then-b", "flip-flop parity d3 tomita2 ends-ab", ""),
@@ -242,16 +252,22 @@ def no_weaker(architecture: Architecture) -> list[Architecture]:
     wider = []
     if architecture.layers is not None:
         wider += [replace(architecture, layers=architecture.layers + 1), replace(architecture, layers=None)]
-    if architecture.layer in ("deltanet", "gated-deltanet") and architecture.householders is not None:
+    if architecture.layer in WITH_FACTORS and architecture.householders is not None:
         wider += [replace(architecture, householders=architecture.householders + 1), replace(architecture, householders=None)]
-    if architecture.eigenvalues == FORGET and architecture.layer in ("diagonal", "mlstm", "deltanet", "gated-deltanet"):
+    if architecture.eigenvalues == FORGET and architecture.layer in WITH_RANGE - {"open-diagonal"}:
         wider += [replace(architecture, eigenvalues=EigenRange(-0.5, 1)), replace(architecture, eigenvalues=FLIP)]
     if architecture.layer == "diagonal":
         wider.append(replace(architecture, layer="deltanet", householders=1))
         if architecture.eigenvalues == FLIP:
             wider.append(Architecture("complex-diagonal", layers=architecture.layers, precision=architecture.precision))
+    if architecture.layer == "s4d":
+        wider.append(replace(architecture, layer="complex-diagonal"))
     if architecture.layer == "deltanet":
         wider.append(replace(architecture, layer="gated-deltanet"))
+        if architecture.householders == 1:
+            wider.append(replace(architecture, layer="rwkv7", householders=None))
+    if architecture.layer == "gated-deltanet":
+        wider.append(replace(architecture, layer="channel-gated-deltanet"))
     if architecture.layer in LINEAR - {"dense", "open-diagonal"}:
         wider.append(Architecture("dense", layers=architecture.layers, precision=architecture.precision))
     return wider
@@ -264,9 +280,10 @@ def grid() -> list[Architecture]:
     rows += [Architecture("mlstm", r, depth) for r, depth in product(ranges, depths)]
     rows += [
         Architecture(layer, r, depth, count, p)
-        for layer, r, depth, count, p in product(["deltanet", "gated-deltanet"], ranges, depths, counts, precisions)
+        for layer, r, depth, count, p in product(sorted(WITH_FACTORS), ranges, depths, counts, precisions)
     ]
-    rows += [Architecture(layer, None, depth) for layer, depth in product(["complex-diagonal", "s4d-mamba", "rwkv7"], depths)]
+    rows += [Architecture("rwkv7", r, depth) for r, depth in product(ranges, depths)]
+    rows += [Architecture(layer, None, depth) for layer, depth in product(["complex-diagonal", "s4d", "s4d-mamba"], depths)]
     rows += [Architecture("attention", None, depth, None, p) for depth, p in product(depths, ["finite", "log"])]
     return rows
 
@@ -328,6 +345,7 @@ def test_the_automaton_need_not_be_minimal() -> None:
         ({"layer": "diagonal", "eigenvalues": FLIP, "layers": 0}, "layers=0 must be at least 1, or None"),
         ({"layer": "diagonal", "eigenvalues": FLIP, "householders": 2}, "layer 'diagonal' has no Householder factors"),
         ({"layer": "dense", "precision": "double"}, "precision 'double' is not known; there are finite"),
+        ({"layer": "diagonal", "eigenvalues": EigenDisk()}, "eigenvalues=disk are complex: ask for the layer 'complex-"),
         ({"layer": "open-diagonal", "eigenvalues": FORGET}, "floats close the open interval"),
         ({"layer": "dense", "precision": "eta-finite"}, "is for the layer 'open-diagonal' only"),
     ],

@@ -7,31 +7,47 @@ from typing import Any
 import torch
 
 from eigentrack.layers import MIXERS, DeltaNet, Dense, Mixer
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange
 
 D_MODEL = 12
 WIDE, NARROW, ODD = EigenRange(-1, 1), EigenRange(0, 1), EigenRange(-0.5, 0.9)
+DISK, RING = EigenDisk(), EigenDisk(0.5, 0.95)
 
 LINEAR = [
     ("mamba", {"state_size": 3, "eigenvalues": NARROW}),
     ("mamba", {"state_size": 3, "eigenvalues": WIDE, "conv": 0, "learn_initial_state": True, "key_norm": True}),
     ("mamba", {"state_size": 2, "eigenvalues": ODD, "conv_bias": False}),
     ("mamba", {"state_size": 3, "eigenvalues": WIDE, "widened_from": NARROW}),
+    ("mamba", {"state_size": 4, "eigenvalues": DISK}),
+    ("mamba", {"state_size": 2, "eigenvalues": RING, "conv": 0, "learn_initial_state": True, "key_norm": True}),
     ("mamba2", {"heads": 4, "state_size": 5, "eigenvalues": NARROW}),
     ("mamba2", {"heads": 4, "state_size": 5, "eigenvalues": WIDE, "groups": 2, "learn_initial_state": True}),
     ("mamba2", {"heads": 3, "state_size": 4, "eigenvalues": ODD, "conv": 0, "key_norm": True}),
     ("mamba2", {"heads": 3, "state_size": 4, "eigenvalues": WIDE, "widened_from": ODD}),
+    ("mamba2", {"heads": 4, "state_size": 6, "eigenvalues": DISK, "groups": 2}),
+    ("mamba2", {"heads": 3, "state_size": 4, "eigenvalues": RING, "conv": 0, "learn_initial_state": True}),
     ("gla", {"heads": 3, "eigenvalues": NARROW}),
     ("gla", {"heads": 3, "eigenvalues": WIDE, "widened_from": NARROW}),
     ("gla", {"heads": 3, "eigenvalues": WIDE, "conv": 4, "learn_initial_state": True, "gate_temperature": 1.0}),
     ("gla", {"heads": 2, "eigenvalues": ODD, "key_norm": True}),
     ("gla", {"heads": 2, "eigenvalues": WIDE, "bare": True}),
+    ("gla", {"heads": 3, "eigenvalues": DISK, "key_dim": 4, "conv": 4, "gate_temperature": 1.0}),
+    ("gla", {"heads": 2, "eigenvalues": RING, "key_dim": 6, "learn_initial_state": True}),
+    ("s4d", {"state_size": 3, "eigenvalues": NARROW}),
+    ("s4d", {"state_size": 3, "eigenvalues": WIDE, "conv": 4, "learn_initial_state": True}),
+    ("s4d", {"state_size": 4, "eigenvalues": DISK}),
+    ("s4d", {"state_size": 2, "eigenvalues": RING, "learn_initial_state": True}),
     ("deltanet", {"heads": 3, "eigenvalues": NARROW}),
     ("deltanet", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "learn_initial_state": True}),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 3, "gate": WIDE, "output_gate": True}),
     ("deltanet", {"heads": 2, "eigenvalues": ODD, "gate": NARROW, "key_dim": 5, "value_dim": 3, "conv": 2}),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 2, "gate": NARROW, "conv": 0, "bare": True}),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "widened_from": NARROW, "householders": 2}),
+    ("deltanet", {"heads": 3, "eigenvalues": WIDE, "gate": WIDE, "gate_per_channel": True}),
+    ("deltanet", {"heads": 2, "eigenvalues": ODD, "householders": 2, "gate": NARROW, "gate_per_channel": True, "conv": 0}),
+    ("rwkv7", {"heads": 3, "rank": 4, "eigenvalues": NARROW}),
+    ("rwkv7", {"heads": 2, "rank": 4, "eigenvalues": WIDE, "learn_initial_state": True}),
+    ("rwkv7", {"heads": 3, "rank": 5, "eigenvalues": ODD}),
     ("mlstm", {"heads": 3, "eigenvalues": NARROW}),
     ("mlstm", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "key_norm": True, "learn_initial_state": True}),
     ("dense", {"state_size": 4, "eigenvalues": None}),
@@ -41,6 +57,8 @@ LINEAR = [
 OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("slstm", {"heads": 3}),
     ("lstm", {"heads": 2}),
+    ("ttt", {"heads": 3, "mini_batch": 4}),
+    ("ttt", {"heads": 2, "mini_batch": 1, "rate": 0.5}),
     ("attention", {"heads": 3}),
     ("attention", {"heads": 4, "rotary_base": None, "key_norm": True}),
     ("convolution", {"channels": 5, "width": 3}),

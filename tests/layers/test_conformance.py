@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from eigentrack.layers import MIXERS, LinearMixer
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange
 from tests.closeness import assert_close
 from tests.layers.layer_cases import D_MODEL, LINEAR, OTHERS, build, case_name
 
@@ -100,7 +101,7 @@ def test_transitions_are_what_forward_applies(name: str, options: dict[str, Any]
         return memory[0] * memory[2].exp()[..., None, None] if name == "mlstm" else memory[0]
 
     moved = memory_after(other) - memory_after(start)
-    if name == "mamba":
+    if moved.ndim == 3:  # a memory of vectors
         moved, difference = moved[..., None], difference[..., None]
     for matrix in mixer.transitions(x).unbind(1):
         difference = matrix @ difference
@@ -116,6 +117,12 @@ def test_eigenvalues_lie_in_the_range(name: str, options: dict[str, Any]) -> Non
     if mixer.eigenvalues is None:  # the unbounded baseline: nothing holds its eigenvalues
         assert eigenvalues.abs().max() > 1
         return
+    assert eigenvalues.abs().max() <= 1 + 1e-7
+    if isinstance(mixer.eigenvalues, EigenDisk):
+        assert eigenvalues.imag.abs().max() > 0.1
+        assert eigenvalues.abs().min() >= mixer.eigenvalues.inner - 1e-7
+        assert eigenvalues.abs().max() <= mixer.eigenvalues.outer + 1e-7
+        return
     low, high = mixer.eigenvalues.low, mixer.eigenvalues.high
     if name == "dense":  # in the disk whose diameter is the range
         assert (eigenvalues - (low + high) / 2).abs().max() <= (high - low) / 2 + 1e-9
@@ -125,7 +132,6 @@ def test_eigenvalues_lie_in_the_range(name: str, options: dict[str, Any]) -> Non
         if name == "deltanet":  # all but the one along the key are 1
             one_or_inside |= (eigenvalues.real - 1).abs() < 1e-7
         assert one_or_inside.all()
-    assert eigenvalues.abs().max() <= 1 + 1e-7
 
 
 @every_layer
@@ -166,11 +172,30 @@ def test_half_precision_layers_keep_a_float32_memory(name: str, options: dict[st
         ("mamba2", {"heads": 7}, r"expand\*d_model=24 must be a multiple of heads=7"),
         ("mamba2", {"heads": 4, "groups": 3}, "heads=4, and heads of groups=3"),
         ("attention", {"heads": 4}, "d_model/heads=3 must be even"),
+        (
+            "gla",
+            {"heads": 2, "key_dim": 3, "eigenvalues": EigenDisk()},
+            "key_dim=3 must be even: eigenvalues in a disk turn pairs",
+        ),
+        ("mamba", {"state_size": 5, "eigenvalues": EigenDisk()}, "state_size=5 must be even"),
+        ("mamba2", {"state_size": 5, "eigenvalues": EigenDisk()}, "state_size=5 must be even"),
+        ("s4d", {"state_size": 5, "eigenvalues": EigenDisk()}, "state_size=5 must be even"),
+        ("gla", {"key_dim": 4, "eigenvalues": EigenDisk(), "widened_from": EigenRange(0, 1)}, "eigenvalues=disk has angles"),
     ],
 )
 def test_bad_sizes_are_named(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MIXERS[name](D_MODEL, **options)
+
+
+@pytest.mark.parametrize("name", ["deltanet", "mlstm", "dense"])
+def test_layers_with_real_gates_and_factors_refuse_a_disk(name: str) -> None:
+    mixer = MIXERS[name]
+    unchecked = inspect.unwrap(vars(mixer)["__init__"])  # users have no type checker in between
+    with pytest.raises(
+        ValueError, match=f"{mixer.__name__}: its gates and factors are real, so eigenvalues=disk must be a range"
+    ):
+        unchecked(mixer.__new__(mixer), D_MODEL, heads=2, eigenvalues=EigenDisk())
 
 
 def test_inputs_and_states_that_do_not_fit_are_named() -> None:

@@ -24,8 +24,10 @@ def test_the_eigenvalues_are_those_of_the_transitions(name: str, options: dict[s
     named = named if named.ndim == 4 else named[..., None]
     distance = (named[..., :, None] - expected[..., None, :]).abs()  # named, of A
     assert distance.amin(-1).max() < 1e-6
-    gate = gates.get("gate", torch.ones(expected.shape[:3], dtype=torch.float64))
-    is_gate = (expected - gate[..., None]).abs() < 1e-6 if isinstance(mixer, DeltaNet) else torch.zeros_like(expected).bool()
+    is_gate = torch.zeros_like(expected).bool()
+    if isinstance(mixer, DeltaNet) and not mixer.gate_per_channel:
+        gate = gates.get("gate", torch.ones(expected.shape[:3], dtype=torch.float64))
+        is_gate = (expected - gate[..., None]).abs() < 1e-6
     assert ((distance.amin(-2) < 1e-6) | is_gate).all()
 
 
@@ -48,3 +50,18 @@ def test_delta_net_names_beta_and_gate() -> None:
     assert set(gated.gates(x)) == {"eigenvalue", "beta", "gate"}
     assert gated.gates(x)["beta"].shape == (1, 3, 2, 2)
     assert gated.gates(x)["gate"].shape == (1, 3, 2)
+
+
+def test_a_signed_gate_per_channel_turns_with_one_factor() -> None:
+    """Times one symmetric factor, a gate per head or in [0, 1] leaves the eigenvalues real; signed ones make them complex."""
+    x = 10 * torch.randn(4, 20, D_MODEL, dtype=torch.float64)
+    wide, narrow = LINEAR[1][1]["eigenvalues"], LINEAR[0][1]["eigenvalues"]
+    for options, turns in [
+        ({"gate": wide}, False),
+        ({"gate": narrow, "gate_per_channel": True}, False),
+        ({"gate": wide, "gate_per_channel": True}, True),
+    ]:
+        mixer = build("deltanet", {"heads": 3, **options})
+        assert isinstance(mixer, DeltaNet)
+        imaginary = torch.linalg.eigvals(mixer.transitions(x)).imag.abs().max()
+        assert imaginary > 0.1 if turns else imaginary < 1e-6

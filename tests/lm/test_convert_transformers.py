@@ -124,6 +124,11 @@ def test_other_kinds_are_refused(tmp_path):
         ({"mixer": "mamba", "eigenvalues": NARROW}, "mamba", "mlp_width=32 has no counterpart there, only 0 has"),
         ({"mixer": "gla"}, "mamba", "mixer='gla' has no counterpart there, only 'mamba' has"),
         ({"mixer_options": {"gate": NARROW}}, "delta_net", "gate=.* has no counterpart there, only None has"),
+        (
+            {"mixer_options": {"gate": NARROW, "gate_per_channel": True}},
+            "gated_deltanet",
+            "gate_per_channel=True has no counterpart there, only False has",
+        ),
         ({"mixer_options": {"conv": 0}, "mlp_width": 0}, "delta_net", "mlp_width=0 has no counterpart there"),
         ({"eigenvalues": EigenRange(-0.5, 1)}, "delta_net", r"eigenvalues \[-0.5, 1\] have no counterpart there"),
         ({"eigenvalues": WIDE, "mixer_options": {"widened_from": NARROW}}, "delta_net", "widened_from=.* has no counterpart"),

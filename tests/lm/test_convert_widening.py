@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from eigentrack.layers.widening import Widening
 from eigentrack.lm.conversion import convert, widen
 from eigentrack.models import ModelConfig, SequenceModel, load_model, save_model
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange
 
 NARROW, WIDE, ODD = EigenRange(0, 1), EigenRange(-1, 1), EigenRange(-0.5, 0.9)
 TOKENS = torch.randint(7, (2, 70), generator=torch.Generator().manual_seed(1))
@@ -100,6 +100,13 @@ def test_what_cannot_be_widened_is_named():
         widen(model_of("mlstm"), WIDE)
     with pytest.raises(ValueError, match=r"layer 0 has been widened before, from \[0, 1\] to \[-0.5, 1\]"):
         widen(widen(model_of("gla"), EigenRange(-0.5, 1)), WIDE)
+    with pytest.raises(ValueError, match="eigenvalues disk have angles, and a model is widened to a real range only"):
+        widen(model_of("gla"), EigenDisk())
+    turning = SequenceModel(
+        ModelConfig(vocab_size=3, d_model=8, mixer="gla", mixer_options={"key_dim": 2}, eigenvalues=EigenDisk())
+    )
+    with pytest.raises(ValueError, match="layer 0 has eigenvalues in disk: only a real range can be widened"):
+        widen(turning, WIDE)
 
 
 def train_on_parity(model: SequenceModel, steps: int, seed: int) -> None:

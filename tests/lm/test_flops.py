@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from eigentrack.layers import LinearMixer
 from eigentrack.lm.flops import matrix_product_rate, projection_flops, recurrence_flops, training_flops
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange
 
 TIME = 5
 MIXERS: list[tuple[str, dict[str, Any]]] = [
@@ -75,6 +75,15 @@ def test_the_rest_of_the_recurrence_is_what_its_definition_does_to_the_state(mix
     if mixer == "mamba":
         extra = state  # Δ A before the exponential; the map to the range is one lerp
     assert work.flops / TIME == found - 2 * reads * state + extra
+
+
+@pytest.mark.parametrize("mixer", ["gla", "mamba", "mamba2", "s4d"])
+def test_a_rotation_adds_two_products_and_a_sum_an_entry(mixer: str) -> None:
+    real, turning = (built(mixer, {"eigenvalues": chosen}).blocks[0].mixer for chosen in (EigenRange(-1, 1), EigenDisk()))
+    assert isinstance(real, LinearMixer)
+    before, after = recurrence_flops(real), recurrence_flops(turning)
+    assert before == 5 * math.prod(real.memory_shape)
+    assert after == 8 * math.prod(real.memory_shape)
 
 
 def test_a_training_step_is_three_forward_passes() -> None:

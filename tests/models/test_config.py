@@ -10,7 +10,7 @@ import pytest
 
 from eigentrack.layers import Attention, DeltaNet, Dense, Mamba
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ from eigentrack.spectrum import EigenRange
         ModelConfig(vocab_size=5, mixer=("mamba", "attention"), eigenvalues=EigenRange(-0.5, 1), mlp_width=0),
         ModelConfig(vocab_size=5, norm_place=("after", "before"), mixer_options={"widened_from": EigenRange(0, 1)}),
         ModelConfig(vocab_size=5, mixer_options={"gate": EigenRange(-1, 1), "householders": 2}, tie_embeddings=True),
+        ModelConfig(vocab_size=5, mixer="gla", eigenvalues=EigenDisk(0.5, 1), mixer_options={"eigenvalues": EigenDisk()}),
         ModelConfig(vocab_size=5, mixer=("deltanet", "dense"), mixer_options=({"gate": None}, {"eigenvalues": None})),
     ],
 )
@@ -44,7 +45,7 @@ def test_json_brings_back_the_same_configuration(config: ModelConfig) -> None:
         ({"vocab_size": 5, "norm_place": "around"}, "norm_place='around' must be before or after, or one a layer"),
         ({"vocab_size": 5, "norm_place": ["before"]}, "norm_place lists 1 entries for layers=2"),
         ({"vocab_size": 5, "eigenvalues": [-2, 1]}, "low=-2 lies outside"),
-        ({"vocab_size": 5, "eigenvalues": "wide"}, r"written \[low, high\], got 'wide'"),
+        ({"vocab_size": 5, "eigenvalues": "wide"}, r"written \[low, high\] or \{.*\}, got 'wide'"),
         ({"vocab_size": 5, "depth": 2}, "unknown configuration entry 'depth'; known are backend, d_model"),
         ({}, "with at least vocab_size"),
         ([], "must be a JSON object"),

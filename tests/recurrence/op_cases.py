@@ -73,45 +73,80 @@ def _gates(eigenvalues: EigenRange, *shape: int) -> Tensor:
     return torch.where(torch.rand(*shape) < 0.3, chosen, gates)
 
 
-def _delta_rule(factors: int, gated: bool) -> Callable[[EigenRange, int, int, int], Inputs]:
+def _turns(*shape: int) -> Tensor:
+    """Whole numbers of 2⁻³² turns, so that nothing is rounded; with runs of none, of quarter and of half turns."""
+    turns = torch.randint(-(2**33), 2**33, shape).double() / 2**32
+    chosen = torch.tensor([0.0, 0.25, 0.5], dtype=torch.float64)[torch.randint(3, shape)]
+    return torch.where(torch.rand(*shape) < 0.3, chosen, turns)
+
+
+def _delta_rule(factors: int, gate: str) -> Callable[[EigenRange, int, int, int], Inputs]:
     def make(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
         heads, key, value = 2, 4, 3
         k = torch.nn.functional.normalize(_float(batch, time, heads, factors, key), dim=-1)
         k[:, 3:20] = k[:, 3:4]  # equal keys in a row
         k[:, 5:6] = 0.0
         beta = 1 - _gates(eigenvalues, batch, time, heads, factors)
-        gate = _gates(eigenvalues, batch, time, heads) if gated else None
+        shape = {"none": None, "per head": (heads,), "per channel": (heads, key)}[gate]
+        gates = None if shape is None else _gates(eigenvalues, batch, time, *shape)
         q, v = _float(batch, time, heads, key), _float(batch, time, heads, factors, value)
-        return Inputs((q, k, v, beta, gate), (_float(sequences, heads, key, value),))
+        return Inputs((q, k, v, beta, gates), (_float(sequences, heads, key, value),))
 
     return make
 
 
-def _gated_linear(per_channel: bool) -> Callable[[EigenRange, int, int, int], Inputs]:
+def _low_rank(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
+    """Two factors, in some tokens as in RWKV-7: the first writes no value, the second reads nothing."""
+    heads, key, value = 2, 4, 3
+    read = torch.nn.functional.normalize(_float(batch, time, heads, 2, key), dim=-1)
+    read[:, 3:20] = read[:, 3:4]  # equal keys in a row
+    write = torch.rand(batch, time, heads, 2, key, dtype=torch.float64) * read / 2  # so that products stay bounded
+    gates = _gates(eigenvalues, batch, time, heads, key)
+    q, v = _float(batch, time, heads, key), _float(batch, time, heads, 2, value)
+    v[:, ::2, :, 0] = 0.0
+    read[:, ::2, :, 1] = 0.0
+    return Inputs((q, read, write, v, gates), (_float(sequences, heads, key, value),))
+
+
+def _gated_linear(per_channel: bool, turning: bool = False) -> Callable[[EigenRange, int, int, int], Inputs]:
     def make(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
-        heads, key, value = 2, 4, 3
-        a = _gates(eigenvalues, batch, time, heads, *([key] if per_channel else []))
+        heads, key, value = (1, 4, 2) if turning else (2, 4, 3)
+        gates = key // 2 if turning else key
+        a = _gates(eigenvalues, batch, time, heads, *([gates] if per_channel else []))
         q, k, v = _float(batch, time, heads, key), _float(batch, time, heads, key), _float(batch, time, heads, value)
-        return Inputs((q, k, v, a), (_float(sequences, heads, key, value),))
+        turns = _turns(batch, time, heads, key // 2) if turning else None
+        return Inputs((q, k, v, a, turns), (_float(sequences, heads, key, value),))
 
     return make
 
 
-def _selective_scan(full: bool) -> Callable[[EigenRange, int, int, int], Inputs]:
+def _selective_scan(full: bool, turning: bool = False) -> Callable[[EigenRange, int, int, int], Inputs]:
     def make(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
-        channels, size = 5, 3
-        dt = torch.rand(batch, time, channels, dtype=torch.float64) ** 3 * 20  # from eigenvalues near high to near low
+        channels, size = (2, 4) if turning else (5, 3)
+        longest = 2 if turning else 20  # from eigenvalues near high to (but for those that turn) near low
+        dt = torch.rand(batch, time, channels, dtype=torch.float64) ** 3 * longest
         dt[:, 2:4] = 0.0
         z = _float(batch, time, channels) if full else None
-        sequences_in = (_float(batch, time, channels), dt, _float(batch, time, size), _float(batch, time, size), z)
+        turns = _turns(batch, time, size // 2) if turning else None
+        sequences_in = (_float(batch, time, channels), dt, _float(batch, time, size), _float(batch, time, size), z, turns)
         constants = {
-            "log_decay": -torch.rand(channels, size, dtype=torch.float64),
+            "log_decay": -torch.rand(channels, size // 2 if turning else size, dtype=torch.float64),
             "skip": _float(channels) if full else None,
             "eigenvalues": eigenvalues,
         }
         return Inputs(sequences_in, (_float(sequences, channels, size),), constants)
 
     return make
+
+
+def _s4d(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
+    channels, pairs = 3, 2
+    constants = {
+        "a": _gates(eigenvalues, channels, pairs),
+        "turns": _turns(channels, pairs),
+        "c": _float(channels, 2 * pairs),
+    }
+    return Inputs((_float(batch, time, channels),), (_float(sequences, channels, 2 * pairs),), constants)
 
 
 def _dense_scan(with_input: bool) -> Callable[[EigenRange, int, int, int], Inputs]:
@@ -145,13 +180,18 @@ def _recurrent(parts: int) -> Callable[[EigenRange, int, int, int], Inputs]:
 
 
 CASES = [
-    OpCase("delta_rule", ops.DELTA_RULE, _delta_rule(1, False)),
-    OpCase("delta_rule, gated", ops.DELTA_RULE, _delta_rule(1, True)),
-    OpCase("delta_rule, 3 factors, gated", ops.DELTA_RULE, _delta_rule(3, True)),
+    OpCase("delta_rule", ops.DELTA_RULE, _delta_rule(1, "none")),
+    OpCase("delta_rule, gated", ops.DELTA_RULE, _delta_rule(1, "per head")),
+    OpCase("delta_rule, 3 factors, gated", ops.DELTA_RULE, _delta_rule(3, "per head")),
+    OpCase("delta_rule, 2 factors, gated per channel", ops.DELTA_RULE, _delta_rule(2, "per channel")),
+    OpCase("low_rank, 2 factors, gated per channel", ops.LOW_RANK, _low_rank),
     OpCase("gated_linear, per head", ops.GATED_LINEAR, _gated_linear(False)),
     OpCase("gated_linear, per channel", ops.GATED_LINEAR, _gated_linear(True)),
+    OpCase("gated_linear, turning", ops.GATED_LINEAR, _gated_linear(True, turning=True)),
     OpCase("selective_scan", ops.SELECTIVE_SCAN, _selective_scan(True)),
     OpCase("selective_scan, bare", ops.SELECTIVE_SCAN, _selective_scan(False)),
+    OpCase("selective_scan, turning", ops.SELECTIVE_SCAN, _selective_scan(False, turning=True)),
+    OpCase("s4d, turning", ops.S4D, _s4d),
     OpCase("dense_scan", ops.DENSE_SCAN, _dense_scan(True)),
     OpCase("dense_scan, no input", ops.DENSE_SCAN, _dense_scan(False)),
     OpCase("mlstm", ops.MLSTM, _mlstm),

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from eigentrack.recurrence import delta_rule, gated_linear, mlstm, selective_scan, slstm
+from eigentrack.recurrence import delta_rule, gated_linear, low_rank, mlstm, selective_scan, slstm
 from eigentrack.recurrence.chunked.decay import channel_decay_scores, pairwise_decay
-from eigentrack.recurrence.ops import DELTA_RULE, GATED_LINEAR
+from eigentrack.recurrence.ops import DELTA_RULE, GATED_LINEAR, LOW_RANK
 from eigentrack.spectrum import EigenRange
 from tests.closeness import assert_close
 
@@ -38,6 +38,39 @@ def test_equal_keys_at_beta_two_are_exact(dtype: torch.dtype) -> None:
     assert torch.equal(state, start)  # an even number of reflections
     expected = torch.tensor([20.0, 26.0], dtype=dtype).repeat(time // 2)
     assert torch.equal(y.flatten(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_signed_channel_gate_and_one_reflection_turn_a_plane_exactly(dtype: torch.dtype) -> None:
+    """diag(1, -1), then the swap of the two axes: a quarter turn; 100 of them are 25 whole turns."""
+    time = 100
+    key = torch.tensor([1.0, -1.0], dtype=dtype).expand(1, time, 1, 1, 2)
+    start = torch.tensor([[[[3.0], [5.0]]]], dtype=dtype)
+    y, state = delta_rule(
+        torch.tensor([1.0, 0.0], dtype=dtype).expand(1, time, 1, 2),
+        key,
+        torch.zeros(1, time, 1, 1, 1, dtype=dtype),
+        torch.ones(1, time, 1, 1, dtype=dtype),  # |k|² = 2: the eigenvalue along k is -1
+        torch.tensor([1.0, -1.0], dtype=dtype).expand(1, time, 1, 2),
+        initial_state=start,
+        backend="chunked",
+    )
+    assert torch.equal(state, start)
+    assert torch.equal(y.flatten(), torch.tensor([-5.0, -3.0, 5.0, 3.0], dtype=dtype).repeat(time // 4))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_a_low_rank_factor_reads_ahead_of_a_zero_gate_is_all_that_is_left(backend: str) -> None:
+    """S = -w (rᵀ S_before): behind the gate there would be nothing to read."""
+    time = 70
+    read, write, start = (torch.randn(*shape, dtype=torch.float64) for shape in [(4,), (4,), (1, 1, 4, 3)])
+    one = torch.ones(1, time, 1, 1, dtype=torch.float64)
+    v, gate = torch.zeros(1, time, 1, 1, 3, dtype=torch.float64), torch.zeros(1, time, 1, 4, dtype=torch.float64)
+    write = write / (read @ write)  # so that what is left is read again
+    _, state = low_rank(
+        one.expand(-1, -1, -1, 4), read * one[..., None], write * one[..., None], v, gate, initial_state=start, backend=backend
+    )
+    assert_close(state[0, 0], torch.outer(write, read @ start[0, 0]))  # an even number of signs
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -83,12 +116,12 @@ def test_products_of_ones_and_minus_ones_are_exact_in_every_precision() -> None:
     key=st.integers(1, 5),
     value=st.integers(1, 5),
     chunk=st.integers(1, 17),
-    gated=st.booleans(),
+    form=st.sampled_from(["no gate", "gate per head", "gate per channel", "low rank per head", "low rank per channel"]),
     seed=st.integers(0, 2**20),
 )
-@settings(max_examples=60, deadline=None)
-def test_delta_rule_agrees_at_every_shape(
-    batch: int, time: int, heads: int, factors: int, key: int, value: int, chunk: int, gated: bool, seed: int
+@settings(max_examples=100, deadline=None)
+def test_delta_rule_and_low_rank_agree_at_every_shape(
+    batch: int, time: int, heads: int, factors: int, key: int, value: int, chunk: int, form: str, seed: int
 ) -> None:
     generator = torch.Generator(torch.get_default_device()).manual_seed(seed)
 
@@ -97,11 +130,14 @@ def test_delta_rule_agrees_at_every_shape(
 
     k = torch.nn.functional.normalize(draw(batch, time, heads, factors, key), dim=-1)
     beta = draw(batch, time, heads, factors).sigmoid() * 2
-    gate = draw(batch, time, heads).tanh() if gated else None
-    inputs = (draw(batch, time, heads, key), k, draw(batch, time, heads, factors, value), beta, gate)
-    state = draw(batch, heads, key, value)
-    expected = DELTA_RULE["reference"](*inputs, initial_state=state, cu_seqlens=None)
-    found = DELTA_RULE["chunked"](*inputs, initial_state=state, cu_seqlens=None, chunk_size=chunk)
+    gate = draw(batch, time, heads, *([key] if "channel" in form else [])).tanh()
+    q, v, state = draw(batch, time, heads, key), draw(batch, time, heads, factors, value), draw(batch, heads, key, value)
+    if "low rank" in form:
+        backends, inputs = LOW_RANK, (q, k, 0.3 * draw(*k.shape) / factors, v, gate)
+    else:
+        backends, inputs = DELTA_RULE, (q, k, v, beta, None if form == "no gate" else gate)
+    expected = backends["reference"](*inputs, initial_state=state, cu_seqlens=None)
+    found = backends["chunked"](*inputs, initial_state=state, cu_seqlens=None, chunk_size=chunk)
     for ours, reference in zip(found, expected, strict=True):
         assert_close(ours, reference)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from eigentrack.recurrence import dense_scan, gated_linear, lstm, mlstm, selective_scan, slstm
+from eigentrack.recurrence import delta_rule, dense_scan, gated_linear, low_rank, lstm, mlstm, selective_scan, slstm
 from eigentrack.spectrum import EigenRange
 from tests.closeness import assert_close
 
@@ -64,6 +64,23 @@ def test_gated_linear_is_a_sum_over_the_past() -> None:
     for t in range(12):
         expected = sum((q[0, t, 0] * a[0, s + 1 : t + 1, 0].prod(0) * k[0, s, 0]).sum() * v[0, s, 0] for s in range(t + 1))
         assert_close(y[0, t, 0], expected)
+
+
+def test_delta_rule_and_low_rank_are_products_of_whole_matrices() -> None:
+    """A gate per channel, then two factors, one after the other; or both at once, on the state ahead of the gate."""
+    q, k, w, v = draw(1, 12, 1, 4), draw(1, 12, 1, 2, 4) / 2, draw(1, 12, 1, 2, 4) / 2, draw(1, 12, 1, 2, 3)
+    beta, gate = 2 * torch.rand(1, 12, 1, 2).double(), (3 * torch.rand(1, 12, 1, 4).double()).floor() - 1  # -1, 0, 1
+    one = torch.eye(4).double()
+    delta, _ = delta_rule(q, k, v, beta, gate, backend="chunked")
+    low, _ = low_rank(q, k, w, v, gate, backend="chunked")
+    behind, ahead = torch.zeros(4, 3).double(), torch.zeros(4, 3).double()
+    for t in range(12):
+        behind = torch.diag(gate[0, t, 0]) @ behind
+        for key, value, b in zip(k[0, t, 0], v[0, t, 0], beta[0, t, 0], strict=True):
+            behind = (one - b * torch.outer(key, key)) @ behind + b * torch.outer(key, value)
+        ahead = (torch.diag(gate[0, t, 0]) - w[0, t, 0].T @ k[0, t, 0]) @ ahead + w[0, t, 0].T @ v[0, t, 0]
+        assert_close(delta[0, t, 0], behind.T @ q[0, t, 0])
+        assert_close(low[0, t, 0], ahead.T @ q[0, t, 0])
 
 
 def test_selective_scan_is_a_sum_over_the_past() -> None:

@@ -54,6 +54,13 @@ def test_what_the_delta_rule_kernels_refuse(changed: dict[str, Any], message: st
     assert refusal(*inputs(**changed), None, initial_state=None, cu_seqlens=None) == message
 
 
+def test_the_delta_rule_kernels_take_a_gate_a_head_only() -> None:
+    q, *rest = inputs()
+    assert refusal(q, *rest, q[..., 0], initial_state=None, cu_seqlens=None) is None
+    message = "takes one gate a head, and this gate has an entry for each key channel"
+    assert refusal(q, *rest, q, initial_state=None, cu_seqlens=None) == message
+
+
 @pytest.mark.parametrize(("automatic", "backend", "expected"), [(True, "auto", 1), (False, "auto", 0), (False, "triton", 1)])
 def test_auto_picks_a_kernel_only_if_it_may(
     automatic: bool, backend: str, expected: int, monkeypatch: pytest.MonkeyPatch

@@ -137,6 +137,19 @@ def test_values_and_gradients(case: Case, dtype: torch.dtype) -> None:
         assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True)), "two runs differ"
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", [Case(2, 9, 2, 6, 5, channel=True), PACKED[0]], ids=str)
+def test_gates_that_turn(case: Case, dtype: torch.dtype) -> None:
+    q, k, v, a, state = (None if x is None else x.to(dtype).double() for x in case.draw())
+    assert a is not None
+    turns = torch.randint(-64, 64, (case.batch, case.time, case.heads, case.key // 2), device=DEVICE).double() / 128
+    inputs = [q, k, v, a[..., ::2] if case.channel else a, turns, state]
+    expected = outputs_and_gradients("reference", case, inputs, torch.float64)
+    found = outputs_and_gradients("triton", case, inputs, dtype)
+    for name, ours, reference in zip([*NAMES[:6], "dturns", "dinitial"], found, expected, strict=True):
+        assert relative_error(ours, reference) <= TOLERANCE[dtype], f"{name}: {relative_error(ours, reference):.1e}"
+
+
 @pytest.mark.parametrize(("carried", "channel"), [(False, False), (True, False), (True, True)])
 def test_segments_of_a_long_sequence(carried: bool, channel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few long sequences walk in segments, here of two chunks, the last of one."""

@@ -149,6 +149,31 @@ def compare(case: Case, dtype: torch.dtype, definition: str) -> None:
     assert all(torch.equal(found[name], again[name]) for name in found), "two runs differ"
 
 
+def test_eigenvalues_that_turn() -> None:
+    case = Case(1, 22, 7, 4, UNSIGNED, bounds=(0, 1, 18, 22))
+    x, dt, b, c, z, log_decay, skip, state = case.draw()
+    assert log_decay is not None
+    turns = torch.randint(-64, 64, (1, 22, 2), device=DEVICE).double() / 128
+    found = {}
+    for backend, dtype in (("reference", torch.float64), ("triton", torch.float32)):
+        given = (x, dt, b, c, z, turns, log_decay[:, ::2], skip, state)
+        leaves = [None if part is None else part.to(dtype).requires_grad_() for part in given]
+        *sequences, decay, skipped, start = leaves
+        y, last = selective_scan(
+            *sequences,
+            log_decay=decay,
+            skip=skipped,
+            eigenvalues=case.eigenvalues,
+            initial_state=start,
+            cu_seqlens=case.cu_seqlens,
+            backend=backend,
+        )
+        loss = y.double().sin().sum() + last.double().sin().sum()
+        found[backend] = [y, last, *torch.autograd.grad(loss, [leaf for leaf in leaves if leaf is not None])]
+    for ours, reference in zip(found["triton"], found["reference"], strict=True):
+        assert relative_error(ours, reference) <= ALLOWED[torch.float32]
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", [*SMALL, *PACKED], ids=str)
 def test_values_and_gradients(case: Case, dtype: torch.dtype) -> None:

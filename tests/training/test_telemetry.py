@@ -12,7 +12,6 @@ import torch
 
 from eigentrack.layers import LinearMixer
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.spectrum import EigenRange
 from eigentrack.tasks.tracking import parity
 from eigentrack.training import TrainingConfig
 from eigentrack.training.parts import model_parts
@@ -108,16 +107,17 @@ def test_looking_changes_no_bit(tmp_path: Path) -> None:
     assert [{**line, "telemetry": 0} for line in lines[0]] == [{**line, "telemetry": 0} for line in lines[1]]
 
 
-@pytest.mark.parametrize("mixer", ["slstm", "attention", "dense"])
+@pytest.mark.parametrize("mixer", ["slstm", "attention", "dense", "s4d"])
 def test_any_layer_can_be_looked_at(mixer: str, tmp_path: Path) -> None:
-    model = {"d_model": 8, "layers": 1, "mixer": mixer, "eigenvalues": [-1, 1]}
+    eigenvalues: Any = {"disk": [0, 1]} if mixer == "s4d" else [-1, 1]
+    model = {"d_model": 8, "layers": 1, "mixer": mixer, "eigenvalues": eigenvalues}
     config = replace(CONFIG, model=model, training=replace(CONFIG.training, steps=5), telemetry_every=5)
     run_training(config, tmp_path / "run")
     run_training(config, tmp_path / "again")
     assert_same_run(tmp_path / "run", tmp_path / "again")
     last = json.loads((tmp_path / "run" / METRICS_FILE).read_text().splitlines()[-1])
     seen = last["telemetry"]["histograms"]
-    if mixer == "dense":
-        assert seen["blocks.0.mixer"]["eigenvalue"]["modulus"] <= EigenRange(-1, 1).high + 1e-6
+    if mixer in ("dense", "s4d"):
+        assert seen["blocks.0.mixer"]["eigenvalue"]["modulus"] <= 1 + 1e-6
     else:
         assert seen == {}

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eigentrack.recurrence import delta_rule, gated_linear
+from eigentrack.recurrence import delta_rule, gated_linear, low_rank
 
 BATCH, TIME, HEADS, KEY, VALUE = 2, 128, 3, 16, 5
 SCALE = KEY**-0.5  # they scale q inside
@@ -29,7 +29,9 @@ BETA = {
 
 def naive(op: str, function: str) -> Callable:
     """By its file: the package around it imports every Triton kernel, and warns where there is no GPU."""
-    spec = importlib.util.spec_from_file_location(f"fla_naive_{op}", Path(fla.__file__).parent / "ops" / op / "naive.py")
+    spec = importlib.util.spec_from_file_location(
+        f"fla_naive_{Path(op).name}", Path(fla.__file__).parent / "ops" / op / "naive.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return getattr(module, function)
@@ -70,6 +72,14 @@ def gated_delta_product(q, k, v, beta, g, state, factors=1, cu_seqlens=None):
     product = naive("gated_delta_product", "naive_recurrent_gated_delta_product")
     options = {"initial_state": state, "output_final_state": True, "num_householder": factors, "cu_seqlens": cu_seqlens}
     return product(q, k, v, g=g, beta=beta, scale=SCALE, **options)
+
+
+def kda_recurrent(q, k, v, beta, g, state):
+    return naive("kda", "naive_recurrent_kda")(q, k, v, g, beta, initial_state=state, output_final_state=True)
+
+
+def kda_chunk(q, k, v, beta, g, state):
+    return naive("kda", "naive_chunk_kda")(q, k, v, g, beta, initial_state=state, output_final_state=True)
 
 
 def gla_recurrent(q, k, v, g, state):
@@ -172,3 +182,38 @@ def test_gated_linear_attention_matches(peer, backend, dtype, peer_in, assert_sa
     assert_same(y, expected, "output")
     if expected_last is not None:
         assert_same(last, expected_last, "last state")
+
+
+@pytest.mark.parametrize("peer", [kda_recurrent, kda_chunk])
+@pytest.mark.parametrize("beta", BETA)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_delta_rules_with_a_gate_per_channel_match(peer, beta, backend, dtype, peer_in, assert_same):
+    q, k, v, b, g, state = draw(dtype, beta)
+    g = g[..., None] * k[..., 0, :].abs()
+    with peer_in(dtype):
+        expected, expected_last = peer(q, k[..., 0, :], v[..., 0, :], b[..., 0], g, state)
+    y, last = delta_rule(q * SCALE, k, v, b, g.exp(), initial_state=state, backend=backend)
+    assert_same(y, expected, "output")
+    assert_same(last, expected_last, "last state")
+
+
+@pytest.mark.parametrize(
+    ("form", "dtype"),
+    # their chunks are filled into float32, whatever the inputs are
+    [("dplr_recurrence", torch.float64), ("dplr_recurrence", torch.float32), ("dplr_chunkwise", torch.float32)],
+)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_diagonal_plus_rank_one_as_in_rwkv_7_matches(form, backend, dtype, peer_in, assert_same):
+    """Theirs adds (αᵀS) along β ahead of the gate, and k vᵀ: our two factors."""
+    q, unit, v, rate, g, state = draw(dtype, "beta in (0, 1]")
+    unit, v, k = unit[..., 0, :], v[..., 0, :], q.flip(1)
+    erase, log_gate = rate * unit * unit.flip(-1).abs(), g[..., None] * unit.abs()
+    zero = torch.zeros_like(unit)
+    with peer_in(dtype):
+        rule = naive("generalized_delta_rule/dplr", form)
+        expected, expected_last = rule(*heads_first(q, k, v, unit, -erase, log_gate), initial_state=state)
+    read, write = torch.stack([unit, zero], 3), torch.stack([erase, k], 3)
+    values = torch.stack([torch.zeros_like(v), v], 3)
+    y, last = low_rank(q * SCALE, read, write, values, log_gate.exp(), initial_state=state, backend=backend)
+    assert_same(y, expected.transpose(1, 2), "output")
+    assert_same(last, expected_last, "last state")

@@ -27,11 +27,11 @@ def convert(
     Example: eigentrack lm convert state-spaces/mamba-370m-hf -o mamba --eigenvalues=-1,1
     """
     from eigentrack.lm.conversion import convert as run
-    from eigentrack.spectrum import EigenRange
+    from eigentrack.spectrum import parse_eigenvalues
 
-    done = run(source, folder, None if eigenvalues is None else EigenRange.parse(eigenvalues), to)
+    done = run(source, folder, None if eigenvalues is None else parse_eigenvalues(eigenvalues), to)
     if as_json:
-        out.print_json(json.dumps(dataclasses.asdict(done) | {"eigenvalues": [done.eigenvalues.low, done.eigenvalues.high]}))
+        out.print_json(json.dumps(dataclasses.asdict(done) | {"eigenvalues": done.eigenvalues.to_json()}))
         return
     out.print(
         escape(

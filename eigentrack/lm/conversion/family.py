@@ -15,7 +15,7 @@ from eigentrack.spectrum import EigenRange
 Values = Mapping[str, Any]
 BOTH_RANGES = {False: EigenRange(0, 1), True: EigenRange(-1, 1)}  # by a peer's switch for negative eigenvalues
 # options that no peer has
-OURS_ALONE = {"learn_initial_state": False, "bare": False, "widened_from": None}
+OURS_ALONE = {"learn_initial_state": False, "bare": False, "widened_from": None, "gate_per_channel": False}
 
 
 @dataclass(frozen=True)

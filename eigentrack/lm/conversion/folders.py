@@ -27,7 +27,7 @@ from eigentrack.lm.language_model import find_model_folder
 from eigentrack.lm.optional_packages import require
 from eigentrack.models import SequenceModel, load_model
 from eigentrack.models.storage import WRAPPED_CONFIG
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import Eigenvalues
 
 OURS = "eigentrack"
 ALLOWED = 1e-3  # of the largest logit; peers that put a small number under the root of |k| stay far below
@@ -49,11 +49,11 @@ class Conversion:
     source: str  # model_type
     target: str
     parameters: int
-    eigenvalues: EigenRange
+    eigenvalues: Eigenvalues
     comparisons: tuple[Comparison, ...]
 
 
-def convert(source: str | Path, folder: str | Path, eigenvalues: EigenRange | None = None, to: str = OURS) -> Conversion:
+def convert(source: str | Path, folder: str | Path, eigenvalues: Eigenvalues | None = None, to: str = OURS) -> Conversion:
     """Reads a folder (or a name on the hub), writes another. Nothing is written where the logits disagree."""
     require("transformers", "reads and writes checkpoints", "lm")
     if to != OURS and to not in FAMILIES:

@@ -13,11 +13,13 @@ from eigentrack.layers import MIXERS
 from eigentrack.lm.conversion.family import layer_options
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.options import accepted_options
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
-def widen(model: SequenceModel, eigenvalues: EigenRange) -> SequenceModel:
+def widen(model: SequenceModel, eigenvalues: Eigenvalues) -> SequenceModel:
     """The same function with eigenvalues that training can take anywhere in the new range. Weights are shared, not copied."""
+    if not isinstance(eigenvalues, EigenRange):
+        raise ValueError(f"eigenvalues {eigenvalues} have angles, and a model is widened to a real range only, such as -1,1")
     config = model.config
     options = tuple(_widened(config, layer, eigenvalues) for layer in range(config.layers))
     if options == tuple(dict(given) for given in config.options):
@@ -34,12 +36,14 @@ def widen(model: SequenceModel, eigenvalues: EigenRange) -> SequenceModel:
     return wide.train(model.training)
 
 
-def _widened(config: ModelConfig, layer: int, eigenvalues: EigenRange) -> dict[str, Any]:
+def _widened(config: ModelConfig, layer: int, eigenvalues: Eigenvalues) -> dict[str, Any]:
     """The options of a layer; a layer without eigenvalues, or with these already, keeps what it had."""
     given, mixer = dict(config.options[layer]), MIXERS[config.mixers[layer]]
     before = layer_options(config, layer).get("eigenvalues")
     if before is None or before == eigenvalues:
         return given
+    if not isinstance(before, EigenRange):
+        raise ValueError(f"layer {layer} has eigenvalues in {before}: only a real range can be widened")
     if "widened_from" not in accepted_options(mixer):
         raise ValueError(f"layer {layer}, a {config.mixers[layer]}, cannot be widened without changing what it computes")
     if given.get("widened_from") is not None:

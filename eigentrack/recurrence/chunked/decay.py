@@ -1,6 +1,6 @@
 """Products of signed gates between any two tokens of a chunk, Γ_ij = a_{j+1} ··· a_i, without a single division.
 
-L tokens a chunk  K key dim. Equations: docs/derivations/gated_linear.md.
+L tokens a chunk  K key dim  m, n rows a token. Equations: docs/derivations/gated_linear.md.
 """
 
 from __future__ import annotations
@@ -46,20 +46,21 @@ class _PairwiseDecay(torch.autograd.Function):
 
 
 def channel_decay_scores(
-    q: Float[Tensor, "*batch L K"], k: Float[Tensor, "*batch L K"], a: Float[Tensor, "*batch L K"]
-) -> tuple[Float[Tensor, "*batch L L"], Float[Tensor, "*batch L K"], Float[Tensor, "*batch L K"]]:
-    """Σ_c q_ic Γ_ijc k_jc for j ≤ i, with from_start_i = Γ_i0 and to_end_j = Γ_Lj.
+    q: Float[Tensor, "*batch Lm K"], k: Float[Tensor, "*batch Ln K"], a: Float[Tensor, "*batch L K"]
+) -> tuple[Float[Tensor, "*batch Lm Ln"], Float[Tensor, "*batch Lm K"], Float[Tensor, "*batch Ln K"]]:
+    """Σ_c q_ic Γ_ijc k_jc where the token of j is that of i or an earlier one, with from_start_i = Γ_i0 and to_end_j = Γ_Lj.
 
+    A token brings m rows of q and n rows of k, all of them behind its gate: row i belongs to token i // m, row j to j // n.
     Blocks double in size (3): across two neighbours every product passes their border, so it factors into a running
     product up to the border and one after it. All products are direct: exact at a = 0 and ±1, and so are their gradients.
     """
-    size = q.shape[-2]
-    missing = 2 ** (size - 1).bit_length() - size  # up to a power of two, with gates that keep the state
-    q, k = (F.pad(x, (0, 0, 0, missing)) for x in (q, k))
-    a = F.pad(a, (0, 0, 0, missing), value=1.0)
-    scores = (q * k).sum(-1)[..., None, None]  # [.., blocks, h, h], blocks of h = 1
-    q, k = q[..., None, :], k[..., None, :]  # [.., blocks, h, K]
-    from_start, to_end = a[..., None, :], torch.ones_like(k)
+    tokens = a.shape[-2]
+    missing = 2 ** (tokens - 1).bit_length() - tokens  # up to a power of two, with gates that keep the state
+    rows, columns = q.shape[-2], k.shape[-2]
+    q, k = (F.pad(x.unflatten(-2, (tokens, -1)), (0, 0, 0, 0, 0, missing)) for x in (q, k))  # [.., blocks, m or n, K]
+    a = F.pad(a, (0, 0, 0, missing), value=1.0)[..., None, :]
+    scores = (q[..., None, :] * k[..., None, :, :]).sum(-1)  # [.., blocks, m, n]
+    from_start, to_end = a.expand_as(q), torch.ones_like(k)
     while scores.shape[-3] > 1:
         left, right = _halves(from_start)
         left_to_end, right_to_end = _halves(to_end)
@@ -72,8 +73,8 @@ def channel_decay_scores(
         from_start = torch.cat([left, left[..., -1:, :] * right], dim=-2)
         to_end = torch.cat([left_to_end * right[..., -1:, :], right_to_end], dim=-2)
         q, k = torch.cat([q_left, q_right], dim=-2), torch.cat([k_left, k_right], dim=-2)
-    scores, from_start, to_end = (x.squeeze(-3)[..., :size, :] for x in (scores, from_start, to_end))
-    return scores[..., :size], from_start, to_end
+    scores, from_start, to_end = (x.squeeze(-3) for x in (scores, from_start, to_end))
+    return scores[..., :rows, :columns], from_start[..., :rows, :], to_end[..., :columns, :]
 
 
 def _halves(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,8 +14,10 @@ from torch import Tensor
 from eigentrack.recurrence.chunked.carry import Carry
 from eigentrack.recurrence.chunked.decay import channel_decay_scores, pairwise_decay
 from eigentrack.recurrence.chunked.layout import chunk_layout
+from eigentrack.recurrence.rotating_frame import gated_linear_in_frame
 
 
+@gated_linear_in_frame
 def gated_linear(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H K"],

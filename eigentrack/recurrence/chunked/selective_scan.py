@@ -19,9 +19,11 @@ from torch.utils.checkpoint import checkpoint
 
 from eigentrack.recurrence.chunked.carry import Carry
 from eigentrack.recurrence.chunked.layout import chunk_layout
+from eigentrack.recurrence.rotating_frame import selective_scan_in_frame
 from eigentrack.spectrum import EigenRange
 
 
+@selective_scan_in_frame
 def selective_scan(
     x: Float[Tensor, "B T D"],
     dt: Float[Tensor, "B T D"],

@@ -1,8 +1,9 @@
-"""Gated linear attention: S_t = diag(a_t) S_{t-1} + k_t v_tᵀ,   y_t = S_tᵀ q_t.
+"""Gated linear attention: S_t = diag(a_t) R(θ_t) S_{t-1} + k_t v_tᵀ,   y_t = S_tᵀ q_t.
 
 a has one entry per key channel (GLA), or one per head, which stands for all channels (Mamba-2, RetNet).
+R turns pairs of channels; with it, a has one entry per pair or one per head. Without `turns` R is left out.
 
-B batch  T time  H heads  K key dim  V value dim
+B batch  T time  H heads  K key dim  V value dim  P = K/2 pairs
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from eigentrack.recurrence.reference.per_sequence import per_sequence
+from eigentrack.recurrence.rotation import angles_by_token, rotate
 
 
 @per_sequence
@@ -19,13 +21,19 @@ def gated_linear(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H K"],
     v: Float[Tensor, "B T H V"],
-    a: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"],
+    a: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"] | Float[Tensor, "B T H P"],
+    turns: Float[Tensor, "B T H P"] | None = None,
     *,
     initial_state: Float[Tensor, "B H K V"],
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
     state, outputs = initial_state, []
-    per_channel = a if a.ndim == 4 else a[..., None]
-    for q_t, k_t, v_t, a_t in zip(q.unbind(1), k.unbind(1), v.unbind(1), per_channel.unbind(1), strict=True):
-        state = a_t[..., None] * state + torch.einsum("bhk,bhv->bhkv", k_t, v_t)
+    if a.ndim == 3:
+        a = a[..., None]
+    elif turns is not None:
+        a = a.repeat_interleave(2, -1)  # from pairs to channels
+    angles = angles_by_token(None if turns is None else turns[..., None])
+    for q_t, k_t, v_t, a_t, angle_t in zip(q.unbind(1), k.unbind(1), v.unbind(1), a.unbind(1), angles, strict=False):
+        turned = state if angle_t is None else rotate(state, *angle_t, dim=-2)
+        state = a_t[..., None] * turned + torch.einsum("bhk,bhv->bhkv", k_t, v_t)
         outputs.append(torch.einsum("bhk,bhkv->bhv", q_t, state))
     return torch.stack(outputs, dim=1), state

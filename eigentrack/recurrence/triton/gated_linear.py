@@ -23,11 +23,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from eigentrack.kernels import gated_linear_launch as kernels
+from eigentrack.recurrence.rotating_frame import gated_linear_in_frame
 from eigentrack.recurrence.triton.optional_tensors import no_gaps, with_gaps
 
 INPUTS = 6  # q, k, v, a, initial_state, cu_seqlens
 
 
+@gated_linear_in_frame
 def gated_linear(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H K"],

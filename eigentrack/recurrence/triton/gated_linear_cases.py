@@ -10,9 +10,16 @@ from eigentrack.recurrence.packing import sequence_lengths
 
 
 def refusal(
-    q: Tensor, k: Tensor, v: Tensor, a: Tensor, *, initial_state: Tensor | None, cu_seqlens: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    turns: Tensor | None = None,
+    *,
+    initial_state: Tensor | None,
+    cu_seqlens: Tensor | None,
 ) -> str | None:
-    given = {"q": q, "k": k, "v": v, "a": a, "initial_state": initial_state}
+    given = {"q": q, "k": k, "v": v, "a": a, "turns": turns, "initial_state": initial_state}
     for name, x in given.items():
         if x is not None and x.dtype not in (torch.float32, torch.bfloat16):
             return f"takes float32 and bfloat16, and {name} is {x.dtype}".replace("torch.", "")

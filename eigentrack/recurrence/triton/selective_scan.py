@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from eigentrack.kernels import selective_scan_launch as kernels
+from eigentrack.recurrence.rotating_frame import selective_scan_in_frame
 from eigentrack.spectrum import EigenRange
 
 _INPUTS = 9  # x, dt, b, c, z, log_decay, skip, initial_state, cu_seqlens
@@ -30,6 +31,7 @@ _SCHEMA = (
 )
 
 
+@selective_scan_in_frame
 def selective_scan(
     x: Float[Tensor, "B T D"],
     dt: Float[Tensor, "B T D"],

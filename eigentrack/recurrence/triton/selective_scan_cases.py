@@ -18,6 +18,7 @@ def refusal(
     b: Tensor,
     c: Tensor,
     z: Tensor | None,
+    turns: Tensor | None = None,
     *,
     log_decay: Tensor,
     skip: Tensor | None,
@@ -25,7 +26,8 @@ def refusal(
     initial_state: Tensor | None,
     cu_seqlens: Tensor | None,
 ) -> str | None:
-    given = {"x": x, "dt": dt, "b": b, "c": c, "z": z, "log_decay": log_decay, "skip": skip, "initial_state": initial_state}
+    given = {"x": x, "dt": dt, "b": b, "c": c, "z": z, "turns": turns, "log_decay": log_decay, "skip": skip}
+    given |= {"initial_state": initial_state}
     for name, tensor in given.items():
         if tensor is not None and tensor.dtype not in (torch.float32, torch.bfloat16):
             return f"takes float32 and bfloat16, and {name} is {tensor.dtype}".replace("torch.", "")

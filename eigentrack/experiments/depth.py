@@ -1,0 +1,100 @@
+"""How many layers does a language take? The smallest depth that learns it, beside the smallest that theory knows to suffice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from eigentrack.experiments.cell import Cell, CellResult
+from eigentrack.experiments.experiment import Experiment, Score, Series, Settings, grid
+from eigentrack.experiments.horizon_map import plot_horizons
+from eigentrack.experiments.open_questions import (
+    PAPER,
+    REACH,
+    SHORT,
+    SMOKE,
+    WIDE,
+    group_panel,
+    language_panel,
+    layer,
+    learned,
+)
+from eigentrack.experiments.theory import Theory
+
+PANELS = (
+    language_panel("parity", "parity"),
+    language_panel("even pairs", "even-pairs"),
+    group_panel("Z3", "Z3"),
+    group_panel("Z4", "Z4"),
+    group_panel("S3", "S3"),
+    group_panel("Q8", "Q8"),
+    language_panel("binary, mod 5", "binary-mod5"),
+    group_panel("A4", "A4"),
+)
+LAYERS = {"DeltaNet [-1, 1]": "deltanet", "GLA [-1, 1]": "gla"}
+DEPTHS = (1, 2, 3, 4)
+
+
+def label(name: str, depth: int) -> str:
+    return f"{name}, depth {depth}"
+
+
+def _series(heads: int) -> tuple[Series, ...]:
+    return tuple(
+        Series(label(name, depth), {**layer(mixer, WIDE, heads=heads), "layers": depth})
+        for name, mixer in LAYERS.items()
+        for depth in DEPTHS
+    )
+
+
+THEORY = Theory(PANELS, _series(4))
+
+
+def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
+    return grid("depth", PANELS, _series(settings.heads), settings, seeds)
+
+
+def table(results: Sequence[CellResult]) -> str:
+    lines = [
+        f"- learned at: the smallest depth with a seed that is right to {REACH} times the training length",
+        "- enough in theory: the smallest depth for which `eigentrack explain` says can; – where it says so for none of them",
+        "- impossible up to: the largest depth for which it says cannot",
+        "- horizons: by depth, every seed",
+        "",
+    ]
+    for name in LAYERS:
+        head = ("language", "learned at", "enough in theory", "impossible up to", *(f"horizons, {depth}" for depth in DEPTHS))
+        lines += [f"## {name}", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+        for panel in dict.fromkeys(result.panel for result in results):
+            lines.append("| " + " | ".join(_row(results, panel, name)) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _row(results: Sequence[CellResult], panel: str, name: str) -> list[str]:
+    runs = {depth: [result for result in results if result.key == (panel, label(name, depth))] for depth in DEPTHS}
+    answers = {depth: THEORY.answer(panel, label(name, depth)) for depth in DEPTHS}
+    return [
+        panel,
+        str(min((depth for depth in DEPTHS if learned(runs[depth])), default="–")),
+        str(min((depth for depth in DEPTHS if answers[depth] == "can"), default="–")),
+        str(max((depth for depth in DEPTHS if answers[depth] == "cannot"), default="–")),
+        *(", ".join(f"{run.scores.horizon:,}" for run in runs[depth]) or "–" for depth in DEPTHS),
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="depth",
+    title="The smallest depth that learns a language, beside the bound of theory",
+    source="none: the paper proves that depth helps (its Theorems 4 and 6), and trains 1 and 5 layers",
+    settings={
+        "smoke": SMOKE,
+        "short": replace(SHORT, training=replace(SHORT.training, steps=1500, warmup=75), seeds=(0, 1)),
+        "paper": PAPER,
+    },
+    cells=_cells,
+    score=Score("horizon", lambda result: result.scores.horizon, digits=0),
+    plot=partial(plot_horizons, answer=THEORY.answer),
+    table=table,
+)

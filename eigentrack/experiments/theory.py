@@ -1,0 +1,94 @@
+"""What theory says of a trained model: from its task an automaton, from its layers an architecture, and the verdict on both.
+
+A verdict speaks of layers without a convolution, of any width, and of the words that the task answers in one way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from eigentrack.analysis.moore_machine import MooreMachine, minimal_machine
+from eigentrack.automata import DFA, classify
+from eigentrack.experiments.cell import CellResult
+from eigentrack.experiments.experiment import Column, Panel, Series
+from eigentrack.expressivity import Architecture, Verdict, judge
+from eigentrack.expressivity.architecture import WITH_RANGE
+from eigentrack.models import ModelConfig
+from eigentrack.spectrum import EigenDisk, EigenRange
+from eigentrack.tasks import TrackingTask
+from eigentrack.tasks.registry import make_task
+
+DIAGONAL = ("mamba", "mamba2", "gla")
+OF_THE_SAME_NAME = ("mlstm", "rwkv7", "dense", "slstm", "lstm", "attention")
+
+
+@dataclass(frozen=True)
+class Theory:
+    """The verdicts on every panel and series of an experiment, by their labels."""
+
+    panels: tuple[Panel, ...]
+    series: tuple[Series, ...]
+
+    def verdict(self, panel: str, series: str) -> Verdict | None:
+        """None where the task tracks no automaton, or the layer is none that expressivity knows."""
+        chosen = next(entry for entry in self.panels if entry.label == panel)
+        model = next(entry for entry in self.series if entry.label == series).model
+        task = make_task(chosen.task, chosen.options)
+        design = architecture_of(ModelConfig.from_json({"vocab_size": task.model_vocab_size, **model, **chosen.model}))
+        if design is None or not isinstance(task, TrackingTask):
+            return None
+        letters = tuple(map(str, range(task.letters)))
+        return _judged(MooreMachine(letters, task.transitions, task.outputs, task.start), design)
+
+    def answer(self, panel: str, series: str) -> str:
+        verdict = self.verdict(panel, series)
+        return "–" if verdict is None else verdict.answer
+
+    @property
+    def column(self) -> Column:
+        def show(runs: Sequence[CellResult]) -> str:
+            return self.answer(*runs[0].key)
+
+        return Column("theory", "can so many such layers do it at every length? (`eigentrack explain`)", show)
+
+
+def automaton_of(machine: MooreMachine) -> DFA:
+    """Of the words after which the answer is 1, or, where there are more than two answers, that of the empty word."""
+    smallest = minimal_machine(machine)
+    return smallest.recogniser(1 if smallest.classes == 2 else smallest.outputs[smallest.start])
+
+
+def architecture_of(model: ModelConfig) -> Architecture | None:
+    """None for a mixture of layers, and for a layer that expressivity does not know."""
+    if len(set(model.mixers)) > 1:
+        return None
+    mixer, options, layers = model.mixers[0], model.options[0], model.layers
+    eigenvalues = options.get("eigenvalues", model.eigenvalues)
+    if mixer in OF_THE_SAME_NAME:
+        return Architecture(mixer, eigenvalues if mixer in WITH_RANGE else None, layers=layers)
+    if isinstance(eigenvalues, EigenDisk):
+        return Architecture("s4d" if mixer == "s4d" else "complex-diagonal", layers=layers)
+    if mixer in DIAGONAL:
+        return Architecture("diagonal", eigenvalues, layers=layers)
+    if mixer != "deltanet" or (kind := _delta_net(eigenvalues, options)) is None:
+        return None
+    return Architecture(kind, eigenvalues, layers=layers, householders=options.get("householders", 1))
+
+
+def _delta_net(eigenvalues: EigenRange, options: Mapping[str, Any]) -> str | None:
+    """Theory knows a gate for each head in [0, 1], and gates for each channel in the range of the factors."""
+    gate = options.get("gate")
+    if gate is None:
+        return "deltanet"
+    if options.get("gate_per_channel", False):
+        return "channel-gated-deltanet" if gate == eigenvalues else None
+    return "gated-deltanet" if gate == EigenRange(0, 1) else None
+
+
+@cache
+def _judged(machine: MooreMachine, design: Architecture) -> Verdict:
+    dfa = automaton_of(machine)
+    return judge(dfa, classify(dfa), design)

@@ -1,0 +1,67 @@
+"""Complex diagonal gates as real matrices: the eigenvalue r e^{2πi turn} is r R(turn) on a pair of channels.
+
+Angles are affine in the input. At first a pair turns by its bias, and a token adds a little to it: the biases start spread over
+a quarter of a turn, so that some pairs hardly turn and others do. r is the layer's own gate, one for each pair.
+
+P pairs of channels
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Complex, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from eigentrack.recurrence.dispatch import state_dtype
+from eigentrack.recurrence.rotation import rotation
+from eigentrack.spectrum import EigenDisk, Eigenvalues
+
+INITIAL_SCALE, INITIAL_SPREAD = 0.3, 0.25  # of the weights; of the biases, in turns
+
+
+class TurnProjection(nn.Linear):
+    """Computed in the state's precision: an error of an angle is never damped, it turns all that is remembered."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs)
+        self.weight.data *= INITIAL_SCALE
+        self.bias.data = INITIAL_SPREAD * ((torch.arange(outputs) + 0.5) / outputs - 0.5)
+
+    def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch P"]:
+        dtype = state_dtype(x)
+        with torch.autocast(x.device.type, enabled=False):
+            return F.linear(x.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
+
+
+def optional_turns(eigenvalues: Eigenvalues, inputs: int, groups: int, name: str, channels: int) -> TurnProjection | None:
+    """An angle for each pair of a group's channels where the eigenvalues may be complex."""
+    if not isinstance(eigenvalues, EigenDisk):
+        return None
+    check_pairs(name, channels)
+    return TurnProjection(inputs, groups * channels // 2)
+
+
+def check_pairs(name: str, channels: int) -> None:
+    if channels % 2:
+        raise ValueError(f"{name}={channels} must be even: eigenvalues in a disk turn pairs of channels")
+
+
+def gate_matrices(radial: Float[Tensor, "*batch n"], turns: Float[Tensor, "*batch n"] | None) -> Float[Tensor, "*batch m m"]:
+    """diag(r), or with angles the blocks r R(turn)."""
+    if turns is None:
+        return torch.diag_embed(radial)
+    cosine, sine = (radial * part for part in rotation(turns))
+    blocks = torch.stack([torch.stack([cosine, -sine], -1), torch.stack([sine, cosine], -1)], -2)  # [..., P, 2, 2]
+    identity = torch.eye(radial.shape[-1], dtype=radial.dtype, device=radial.device)
+    return torch.einsum("...pij,pq->...piqj", blocks, identity).flatten(-2).flatten(-3, -2)
+
+
+def gate_eigenvalues(
+    radial: Float[Tensor, "*batch n"], turns: Float[Tensor, "*batch n"] | None
+) -> Float[Tensor, "*batch n"] | Complex[Tensor, "*batch m"]:
+    """Of `gate_matrices`; with angles, both of each conjugate pair."""
+    if turns is None:
+        return radial
+    cosine, sine = (radial * part for part in rotation(turns))
+    return torch.complex(torch.cat([cosine, cosine], -1), torch.cat([sine, -sine], -1))

@@ -1,0 +1,72 @@
+"""Counting modulo 3 with rotations: right at length 100,000 with weights that are set, and learnt from 20 letters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from eigentrack.layers import GLA
+from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.spectrum import EigenDisk, EigenRange
+from eigentrack.tasks.tracking import word_problem
+from eigentrack.training import TrainingConfig, length_curve, scaled_accuracy, train
+
+LENGTH = 100_000
+
+
+def counter(modulus: int) -> GLA:
+    """Letter g turns (1, 0) by g/modulus; one head reads the cosine, the other the sine."""
+    layer = GLA(
+        modulus, heads=2, key_dim=2, value_dim=1, gate_rank=1, eigenvalues=EigenDisk(), bare=True, learn_initial_state=True
+    )
+    assert layer.turn_proj is not None
+    assert layer.initial_memory is not None
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.zero_()
+        last = layer.gate_proj[1]
+        assert isinstance(last, nn.Linear)
+        last.bias.fill_(200.0)  # a gate of exactly 1
+        layer.turn_proj.weight.copy_((torch.arange(modulus) / modulus).expand(2, -1))
+        layer.initial_memory[:, 0] = 1.0
+        layer.q_proj.weight.copy_(torch.tensor([1.0, 0.0, 0.0, 1.0])[:, None].expand(-1, modulus))
+        layer.out_proj.weight[:2] = torch.eye(2)
+    return layer
+
+
+def read(y: Tensor, modulus: int) -> Tensor:
+    angle = torch.atan2(y[..., 1].double(), y[..., 0].double()) / (2 * torch.pi)
+    return (angle * modulus).round().long() % modulus
+
+
+@pytest.mark.parametrize("modulus", [3, 4, 7])
+def test_a_rotation_counts_at_every_length(modulus: int) -> None:
+    letters = torch.randint(modulus, (1, LENGTH))
+    layer = counter(modulus)
+    with torch.no_grad():
+        y, state = layer(nn.functional.one_hot(letters, modulus).float())
+        count = letters.cumsum(1) % modulus
+        assert torch.equal(read(y, modulus), count)
+        for letter in (1, 0, modulus - 1):
+            y, state = layer.step(nn.functional.one_hot(torch.tensor([letter]), modulus).float(), state)
+            count = (count[:, -1:] + letter) % modulus
+            assert torch.equal(read(y, modulus), count[:, 0])
+
+
+@pytest.mark.slow
+def test_a_disk_learns_to_count_where_the_real_twin_does_not() -> None:
+    task = word_problem("Z3")
+    config = ModelConfig(task.vocab_size, 32, 1, mixer="gla", mixer_options={"heads": 4, "key_dim": 8}, eigenvalues=EigenDisk())
+    scores = []
+    for model_config in (config, replace(config, eigenvalues=EigenRange(-1, 1))):
+        torch.manual_seed(0)
+        model = SequenceModel(model_config)
+        train(model, task, TrainingConfig(steps=250, batch=128, lengths=(3, 20), learning_rate=1e-2, seed=0))
+        curve = length_curve(model, task, 100, sequences=64, seed=10**6)
+        scores.append(float(scaled_accuracy(curve.accuracy, task.classes)[20:].mean()))
+    turning, real = scores
+    assert turning > 0.95
+    assert real < 0.3
