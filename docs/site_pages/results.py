@@ -78,6 +78,9 @@ def descriptions() -> dict[Path, str]:
 
 
 def result_page(path: Path) -> str:
+    """The page that was written with the numbers, if there is one; else the numbers as tables."""
+    if (written := path.with_suffix(".md")).exists():
+        return written.read_text()
     result = json.loads(path.read_text())
     provenance = result.pop("provenance", {})
     sections = [f"# {name_of(path)}", *(f"- {key}: `{provenance[key]}`" for key in PROVENANCE if key in provenance)]
