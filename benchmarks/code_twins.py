@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from eigentrack.experiments.provenance import provenance
-from eigentrack.lm.config import LanguageRunConfig
+from eigentrack.experiments.provenance import origin, provenance
+from eigentrack.lm.config import LanguageRunConfig, load_language_run
 from eigentrack.lm.corpus import Corpus
 from eigentrack.lm.language_model import load_language_model
 from eigentrack.lm.perplexity import Windows, perplexity_by_position
@@ -29,6 +29,7 @@ from eigentrack.lm.probe import probe
 from eigentrack.lm.token_bytes import bytes_of_tokens
 from eigentrack.lm.train import run_language_training
 from eigentrack.models.storage import write_json
+from eigentrack.training.run import RUN_FILE
 
 MODELS: dict[str, dict[str, Any]] = {
     "deltanet": {"mixer": "deltanet", "mixer_options": {"heads": 4}, "d_model": 512, "layers": 8, "mlp_width": 1408},
@@ -75,11 +76,13 @@ class Twin:
 
 
 def train_and_test(twin: Twin, corpus: str, steps: int, runs: Path, device: str) -> dict[str, Any]:
-    folder = runs / twin.folder
+    folder, config = runs / twin.folder, twin.config(corpus, steps)
     if (folder / RESULT_FILE).exists():
+        if dataclasses.replace(load_language_run(folder / RUN_FILE), corpus_fingerprint=None) != config:
+            raise ValueError(f"{folder} holds the result of another training: name another --runs folder")
         return json.loads((folder / RESULT_FILE).read_text())
     start = time.perf_counter()
-    trained = run_language_training(twin.config(corpus, steps), folder, resume=True, device=device)
+    trained = run_language_training(config, folder, resume=True, device=device)
     seconds = time.perf_counter() - start
     language_model = load_language_model(folder, device)
     sizes = bytes_of_tokens(language_model.tokenizer)
@@ -99,6 +102,7 @@ def train_and_test(twin: Twin, corpus: str, steps: int, runs: Path, device: str)
         },
         "probe": [dataclasses.asdict(answers) for answers in probe(language_model, programs=PROGRAMS)],
         "learning": learning_curve(folder / "metrics.jsonl"),
+        "origin": origin(device),
     }
     write_json(folder / RESULT_FILE, result)
     print(f"{twin.folder}: loss {trained.validation_loss}, {seconds:.0f} s", flush=True)

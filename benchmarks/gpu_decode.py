@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_ops import captured, ceilings, median_ms
+from gpu_table import captured, ceilings, median_ms
 from torch import Tensor
 from torch.nn import functional as F
 

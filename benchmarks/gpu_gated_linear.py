@@ -2,27 +2,20 @@
 
     python benchmarks/gpu_gated_linear.py [--out results/gpu_gated_linear.json] [--rows head,channel,small] [--no-peer]
 
-Every row gives medians by device events, as eager calls and as replays of a CUDA graph, forward alone and with all gradients,
-and two floors: bytes that must be moved over the bandwidth of a large copy, and operations of the chunked form over the rate of
-a large bfloat16 product, both measured first. Gates are drawn in (0, 1), which all contenders take; "signed" is ours with every
-other gate negative. A contender that refuses or fails is written down with its message.
+The columns are those of gpu_table.py; the arithmetic floor counts the operations of the chunked form. Gates are drawn in
+(0, 1), which all contenders take; "signed" is ours with every other gate negative.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from gpu_ops import captured, ceilings, line, median_ms
+from gpu_table import Contender, arithmetic_floors, ceilings, fill_table, memory_floors, parse_arguments
 from torch import Tensor
 
-from eigentrack.experiments.provenance import provenance
-from eigentrack.models.storage import write_json
 from eigentrack.recurrence import gated_linear
 
 CHUNK = 64
@@ -76,16 +69,8 @@ class Operands:
         return Operands(q, k, v, gate.requires_grad_(), normal(shape.value).bfloat16())
 
 
-@dataclass(frozen=True)
-class Contender:
-    """`run` returns y, which is differentiated in `leaves`."""
-
-    run: Callable[[], Tensor]
-    leaves: list[Tensor]
-
-
 def ours(x: Operands) -> Contender:
-    return Contender(lambda: gated_linear(x.q, x.k, x.v, x.a, backend="triton")[0], [x.q, x.k, x.v, x.a])
+    return Contender(lambda: gated_linear(x.q, x.k, x.v, x.a, backend="triton")[0], [x.q, x.k, x.v, x.a], x.dy)
 
 
 def signed(x: Operands) -> Contender:
@@ -95,7 +80,7 @@ def signed(x: Operands) -> Contender:
 
 
 def chunked(x: Operands) -> Contender:
-    return Contender(lambda: gated_linear(x.q, x.k, x.v, x.a, backend="chunked")[0], [x.q, x.k, x.v, x.a])
+    return Contender(lambda: gated_linear(x.q, x.k, x.v, x.a, backend="chunked")[0], [x.q, x.k, x.v, x.a], x.dy)
 
 
 def flash_linear_attention(x: Operands) -> Contender:
@@ -105,10 +90,10 @@ def flash_linear_attention(x: Operands) -> Contender:
     if x.a.ndim == 4:
         from fla.ops.gla import chunk_gla
 
-        return Contender(lambda: chunk_gla(x.q, x.k, x.v, g=log_gate, scale=1.0)[0], leaves)
+        return Contender(lambda: chunk_gla(x.q, x.k, x.v, g=log_gate, scale=1.0)[0], leaves, x.dy)
     from fla.ops.simple_gla import chunk_simple_gla
 
-    return Contender(lambda: chunk_simple_gla(x.q, x.k, x.v, g=log_gate, scale=1.0)[0], leaves)
+    return Contender(lambda: chunk_simple_gla(x.q, x.k, x.v, g=log_gate, scale=1.0)[0], leaves, x.dy)
 
 
 def mamba_ssm(x: Operands) -> Contender:
@@ -119,30 +104,8 @@ def mamba_ssm(x: Operands) -> Contender:
         raise ValueError("one gate a head only")
     rate = torch.full((x.a.shape[2],), -1.0, device="cuda")
     dt = (-x.a.detach().log()).bfloat16().requires_grad_()
-    return Contender(lambda: mamba_chunk_scan_combined(x.v, dt, rate, x.k, x.q, chunk_size=256), [x.q, x.k, x.v, dt])
-
-
-def measure(make: Callable[[Operands], Contender], x: Operands) -> dict[str, float]:
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    contender = make(x)
-
-    def forward() -> Tensor:
-        with torch.no_grad():
-            return contender.run()
-
-    def both() -> tuple[Tensor, ...]:
-        return torch.autograd.grad(contender.run(), contender.leaves, x.dy)
-
-    both()
-    torch.cuda.synchronize()
-    cold = time.perf_counter() - start
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    both()
-    peak = (torch.cuda.max_memory_allocated() - before) / 2**20
-    found = {"cold_s": cold, "peak_mib": peak, "forward_ms": median_ms(forward), "both_ms": median_ms(both)}
-    return found | {"forward_graph_ms": median_ms(captured(forward)), "both_graph_ms": median_ms(captured(both))}
+    leaves = [x.q, x.k, x.v, dt]
+    return Contender(lambda: mamba_chunk_scan_combined(x.v, dt, rate, x.k, x.q, chunk_size=256), leaves, x.dy)
 
 
 def floors(shape: Shape, ceiling: dict[str, float]) -> dict[str, float]:
@@ -152,12 +115,7 @@ def floors(shape: Shape, ceiling: dict[str, float]) -> dict[str, float]:
     # a token: with the tokens of its chunk, and with the state
     forward = 2 * rows * (CHUNK * (shape.key + shape.value) + 2 * shape.key * shape.value)
     backward = 2 * rows * (CHUNK * (3 * shape.key + 2 * shape.value) + 4 * shape.key * shape.value)
-    return {
-        "forward_memory_ms": 1e3 * (inputs + output) / ceiling["bytes_per_s"],
-        "both_memory_ms": 1e3 * (3 * inputs + 2 * output) / ceiling["bytes_per_s"],
-        "forward_arithmetic_ms": 1e3 * forward / ceiling["operations_per_s"],
-        "both_arithmetic_ms": 1e3 * (forward + backward) / ceiling["operations_per_s"],
-    }
+    return memory_floors(inputs, output, ceiling) | arithmetic_floors(forward, backward, ceiling)
 
 
 def main() -> None:
@@ -167,50 +125,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/gpu_gated_linear.json"))
     parser.add_argument("--rows", default="head,channel,small", help="groups of shapes, by comma")
     parser.add_argument("--no-peer", action="store_true", help="only our own kernels")
-    arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        parser.error("no GPU: this benchmark needs one")
-    ceiling = ceilings()
+    arguments = parse_arguments(parser)
     contenders = {"ours": ours, "signed": signed}
     if not arguments.no_peer:
         contenders |= {"chunked": chunked, "fla": flash_linear_attention, "mamba": mamba_ssm}
-    print(
-        f"copy {ceiling['bytes_per_s'] / 1e12:.2f} TB/s, bfloat16 product {ceiling['operations_per_s'] / 1e12:.0f} TFLOP/s; ms"
-    )
-    print(f"{'shape':32s} {'':8s} {'fwd':>8s} {'graph':>8s} {'f+b':>8s} {'graph':>8s} {'MiB':>7s} {'cold s':>7s}")
-    rows = []
-    for shape in [shape for shape in SHAPES if shape.group in arguments.rows.split(",")]:
-        x = Operands.draw(shape)
-        row: dict[str, Any] = {"shape": shape.name, **asdict(shape), "floors": floors(shape, ceiling)}
-        for name, make in contenders.items():
-            try:
-                row[name] = measure(make, x)
-                print(f"{shape.name:32s} {name:8s} {line(row[name])}", flush=True)
-            except Exception as error:
-                row[name] = {"refused": f"{type(error).__name__}: {error}"[:300]}
-                print(f"{shape.name:32s} {name:8s} {row[name]['refused'][:90]}", flush=True)
-            torch.cuda.empty_cache()
-        bound = row["floors"]
-        print(
-            f"{'':32s} floor memory {bound['both_memory_ms']:.3f}, arithmetic {bound['both_arithmetic_ms']:.3f} {ratios(row)}"
-        )
-        rows.append(row)
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        write_json(
-            arguments.out, {"benchmark": "gpu_gated_linear", "provenance": provenance(), "ceilings": ceiling, "rows": rows}
-        )
-    print(f"written: {arguments.out}")
-
-
-def ratios(row: dict[str, Any]) -> str:
-    if "both_ms" not in row["ours"]:
-        return ""
-    found = []
-    for peer in ("chunked", "fla", "mamba"):
-        if "both_ms" in row.get(peer, {}):
-            eager, graph = (row[peer][name] / row["ours"][name] for name in ("both_ms", "both_graph_ms"))
-            found.append(f"{peer} {eager:.2f}x eager, {graph:.2f}x graph")
-    return "| f+b: " + "; ".join(found) if found else ""
+    chosen = [shape for shape in SHAPES if shape.group in arguments.rows.split(",")]
+    fill_table("gpu_gated_linear", arguments.out, chosen, Operands.draw, contenders, floors, ceilings())
 
 
 if __name__ == "__main__":

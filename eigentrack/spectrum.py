@@ -99,6 +99,8 @@ def parse_eigenvalues(text: str) -> Eigenvalues:
     """Reads "[-1, 1]" or "-1,1" as a range, "disk", "disk 0.9" and "annulus 0.5 1" as a disk."""
     kind, *numbers = re.split(r"[\s,]+", text.strip())
     if kind not in ("disk", "annulus"):
+        if kind.isalpha():
+            raise ValueError(f"eigenvalues {text!r} are not known: write -1,1 or [0, 1], disk, disk 0.9 or annulus 0.5 1")
         return EigenRange.parse(text)
     try:
         radii = [float(number) for number in numbers]

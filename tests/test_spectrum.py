@@ -118,6 +118,12 @@ def test_text_that_is_no_disk_is_named(text: str) -> None:
         parse_eigenvalues(text)
 
 
+@pytest.mark.parametrize("text", ["Disk", "circle 1"])
+def test_a_word_for_no_set_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"eigenvalues {text!r} are not known: write -1,1 or \[0, 1\], disk, disk 0.9"):
+        parse_eigenvalues(text)
+
+
 @pytest.mark.parametrize("value", [3, [1], {"disk": 1}, {"disk": [0, 1], "ring": 1}, "disk", None])
 def test_json_that_is_neither_is_named(value: object) -> None:
     with pytest.raises(ValueError, match=r"eigenvalues are written \[low, high\] or"):

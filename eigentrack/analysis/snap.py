@@ -83,8 +83,11 @@ def _letter_actions(subject: Subject) -> tuple[Array, Array, Array]:
     if len(mixers) != 1 or not isinstance(mixers[0], LinearMixer):
         raise ValueError(f"the network has the layers {', '.join(model.config.mixers)}: one linear layer can be made exact")
     mixer = mixers[0]
-    if mixer.convolution is not None or subject.tokens_per_letter > 1:
-        raise ValueError("a letter must act alone: train without a convolution (conv=0) and with one token a letter")
+    _, begun = replace(subject, model=model).begin(1)
+    if begun.layers[0].window is not None or subject.tokens_per_letter > 1:
+        raise ValueError(
+            "a letter must act alone: train a layer that sees no token before it (conv=0, no rwkv7), with one token a letter"
+        )
     inputs: list[torch.Tensor] = []
     hook = mixer.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
     try:
@@ -92,7 +95,6 @@ def _letter_actions(subject: Subject) -> tuple[Array, Array, Array]:
     finally:
         hook.remove()
     (x,) = inputs  # [letters, 1, d]
-    _, begun = replace(subject, model=model).begin(1)
     memory = begun.layers[0].memory
     if len(memory) > 1:
         raise ValueError(f"{model.config.mixers[0]} carries {len(memory)} memories: a layer with one can be made exact")

@@ -15,6 +15,7 @@ from typing import Any
 from eigentrack.experiments.language_result import LanguageResult
 from eigentrack.experiments.language_test import LanguageTest
 from eigentrack.experiments.length_test import CurvePoint, LengthScores, LengthTest
+from eigentrack.experiments.provenance import NOT_RECORDED
 from eigentrack.experiments.training_record import TrainingRecord
 from eigentrack.lm.config import LanguageRunConfig
 from eigentrack.models.storage import write_json
@@ -74,6 +75,8 @@ class CellResult:
     state_size: int  # numbers that the model carries from token to token
     seconds: float
     hardware: str
+    commit: str = NOT_RECORDED
+    versions: str = NOT_RECORDED
 
     @property
     def key(self) -> tuple[str, str]:

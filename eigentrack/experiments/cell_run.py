@@ -11,7 +11,7 @@ from pathlib import Path
 from eigentrack.experiments.cell import Cell, CellResult, store_result, stored_result
 from eigentrack.experiments.language_result import LanguageResult
 from eigentrack.experiments.length_test import NO_SCORES, LengthTest, length_scores, run_length_test
-from eigentrack.experiments.provenance import hardware
+from eigentrack.experiments.provenance import origin
 from eigentrack.experiments.training_record import read_record, thin_metrics
 from eigentrack.models import SequenceModel, load_model
 from eigentrack.models.storage import write_json
@@ -89,7 +89,7 @@ def _train_and_test(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         state_size=state_size(model),
         seconds=round(clock.seconds(), 2),
-        hardware=hardware(),
+        **origin(device),
     )
 
 

@@ -41,7 +41,7 @@ def _plot(results: Sequence[CellResult], path: str, value: Callable[[CellResult,
             if len(curves) > 1:
                 for lengths, values in curves:
                     axes.plot(lengths, values, linewidth=0.6, alpha=0.5, **style)
-            axes.plot(*_median(curves), linewidth=1.8, label=series, **style)
+            axes.plot(*_median(curves), linewidth=1.8, label=_label(series, panel, results), **style)
         for trained_to in {result.trained_to for result in inside}:
             axes.axvline(trained_to, color="tab:red", linestyle="--", linewidth=1, label=f"longest in training: {trained_to}")
         axes.set(title=panel, xlabel="sequence length (tokens)", xscale="log", ylim=(-0.1, 1.05))
@@ -49,6 +49,13 @@ def _plot(results: Sequence[CellResult], path: str, value: Callable[[CellResult,
     grid[0][0].set_ylabel(label)
     figure.savefig(path, format="png", dpi=130, bbox_inches="tight")
     pyplot.close(figure)
+
+
+def _label(series: str, panel: str, results: Sequence[CellResult]) -> str:
+    """A run that diverged has no curve, and its median would be better than it was."""
+    runs = [result for result in results if result.key == (panel, series)]
+    diverged = sum(not result.scores.curve for result in runs)
+    return f"{series}; {diverged} of {len(runs)} diverged" if diverged else series
 
 
 def _model(series: str) -> str:

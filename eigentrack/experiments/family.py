@@ -11,14 +11,25 @@ from eigentrack.experiments import chomsky
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.experiment import HORIZON, Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.horizon_map import plot_horizons
-from eigentrack.experiments.open_questions import DISK, NARROW, PAPER, SHORT, SMOKE, WIDE, group_panel, layer, longer
+from eigentrack.experiments.open_questions import (
+    DISK,
+    NARROW,
+    PAPER,
+    SHORT,
+    SMOKE,
+    WIDE,
+    flip_flop_panel,
+    group_panel,
+    layer,
+    longer,
+)
 from eigentrack.experiments.theory import Theory
 
 EASY = (
     Panel("parity", "parity", {"last_weight": 0.0}),
     group_panel("Z3", "Z3"),
     group_panel("S3", "S3"),
-    Panel("flip-flop", "flip-flop", {"ignore": 0.9}),
+    flip_flop_panel("flip-flop"),
 )
 HARD = (group_panel("Z60", "Z60"), group_panel("S5, swaps", "S5", "swaps"))
 MORE = 3  # times the steps, for these
@@ -39,7 +50,7 @@ def _layers(heads: int) -> dict[str, dict[str, Any]]:
         "Mamba, disk": layer("mamba", DISK),
         "S4D, disk": layer("s4d", DISK),
         "TTT-Linear": layer("ttt", heads=heads),
-        "full matrix": {"mixer": "dense", "mixer_options": {"state_size": 8 * heads, "eigenvalues": None}},
+        "full matrix": {"mixer": "dense", "mixer_options": {"state_size": 4 * heads, "eigenvalues": None}},
     }
 
 

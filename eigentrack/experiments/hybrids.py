@@ -5,8 +5,8 @@
     gated GH   A = g Π_j (I - b_j k_j k_jᵀ)           gated DeltaNet, g in [0, 1] for each head
     KDA        A = Π_j (I - b_j k_j k_jᵀ) diag(g)     DeltaNet with a gate for each channel, in [-1, 1] or [0, 1]
 
-A gate of 0 resets, a factor of -1 flips: the languages ask for both. Resets are rare, one letter in sixteen, or a window of a
-few letters would do. One layer each, so that no layer does another's part.
+A gate of 0 resets, a factor of -1 flips: the languages ask for both. Resets are rare, one letter in sixteen, or a memory of as
+many letters as training has would do. One layer each, so that no layer does another's part.
 """
 
 from __future__ import annotations
@@ -17,9 +17,19 @@ from dataclasses import replace
 from eigentrack.automata import DFA
 from eigentrack.experiments import chomsky
 from eigentrack.experiments.cell import Cell
+from eigentrack.experiments.constant_answer import constant_column
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import HORIZON, Experiment, Panel, Series, Settings, grid
-from eigentrack.experiments.open_questions import NARROW, PAPER, SHORT, SMOKE, WIDE, language_panel, layer
+from eigentrack.experiments.open_questions import (
+    NARROW,
+    PAPER,
+    SHORT,
+    SMOKE,
+    WIDE,
+    flip_flop_panel,
+    language_panel,
+    layer,
+)
 from eigentrack.experiments.theory import Theory
 
 LETTERS = "abcdefghijklmno"  # of which each does one of the operations; one more resets
@@ -36,7 +46,7 @@ def rarely_reset(label: str, modulus: int, *operations: Callable[[int], int]) ->
 
 
 PANELS = (
-    Panel("flip-flop, with resets", "flip-flop", {"ignore": 0.9}),
+    flip_flop_panel("flip-flop, with resets"),
     rarely_reset("mod 3, with resets", 3, lambda x: x + 1),
     language_panel("Tomita 3", "tomita3"),
     rarely_reset("x+1, 2x, 0 mod 5", 5, lambda x: x + 1, lambda x: 2 * x),
@@ -73,5 +83,5 @@ EXPERIMENT = Experiment(
     cells=_cells,
     score=chomsky.SCORE,
     plot=plot_scaled_accuracy,
-    columns=(HORIZON, Theory(PANELS, _series(4)).column),
+    columns=(HORIZON, constant_column(PANELS, PAPER.test.lengths), Theory(PANELS, _series(4)).column),
 )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from eigentrack.experiments.cell import Cell, CellResult
-from eigentrack.experiments.experiment import Experiment, Panel, Score, Series, Settings, grid
+from eigentrack.experiments.experiment import Experiment, Score, Series, Settings, grid
 from eigentrack.experiments.horizon_map import MARKS, plot_horizons
 from eigentrack.experiments.hybrids import rarely_reset
 from eigentrack.experiments.open_questions import (
@@ -22,6 +22,7 @@ from eigentrack.experiments.open_questions import (
     SHORT,
     SMOKE,
     WIDE,
+    flip_flop_panel,
     group_panel,
     language_panel,
     layer,
@@ -33,7 +34,7 @@ from eigentrack.experiments.theory import Theory
 EASY = (
     language_panel("1*", "tomita1"),
     language_panel("ends with ab", "ends-ab"),
-    Panel("flip-flop", "flip-flop", {"ignore": 0.9}),
+    flip_flop_panel("flip-flop"),
     language_panel("(10)*", "tomita2"),
     language_panel("no 000", "tomita4"),
     language_panel("brackets, 2 deep", "d2"),

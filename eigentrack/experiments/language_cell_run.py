@@ -17,7 +17,7 @@ from typing import Any
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.language_result import LanguageResult, PerplexityPoint, read_learning, training_seconds
 from eigentrack.experiments.language_test import LanguageTest
-from eigentrack.experiments.provenance import hardware
+from eigentrack.experiments.provenance import origin
 from eigentrack.lm.config import LanguageRunConfig, load_language_run
 from eigentrack.lm.corpus import Corpus
 from eigentrack.lm.documents import TRAIN
@@ -65,7 +65,7 @@ def train_and_test_language_model(
         scores=scores,
         parameters=parameters,
         seconds=round(training_seconds(trained) + time.perf_counter() - start, 2),
-        hardware=hardware(),
+        **origin(device),
     )
 
 

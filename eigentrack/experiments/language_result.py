@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eigentrack.experiments.provenance import NOT_RECORDED
 from eigentrack.training.run import METRICS_FILE
 
 STRETCHES = 200  # of a learning curve
@@ -48,6 +49,8 @@ class LanguageResult:
     parameters: int
     seconds: float  # of training and test
     hardware: str
+    commit: str = NOT_RECORDED
+    versions: str = NOT_RECORDED
 
     @property
     def key(self) -> tuple[str, str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from eigentrack.experiments.cell import Cell, stored_result
@@ -36,7 +37,10 @@ def in_a_line(error: BaseException) -> str:
 
 
 class Ledger:
-    """The launchers take cells from here and say what became of them; finished ones are known from their folders."""
+    """The launchers take cells from here and say what became of them; finished ones are known from their folders.
+
+    `given_up`: reasons by the name of cells that failed before, and are not tried again.
+    """
 
     def __init__(
         self,
@@ -44,13 +48,15 @@ class Ledger:
         folder: Path,
         report: Callable[[SweepProgress], None] = lambda progress: None,
         say: Callable[[str], None] = print,
+        given_up: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.cells, self.folder, self.report, self.say = cells, folder, report, say
         self.results = {cell.name: result for cell in cells if (result := stored_result(cell, folder / cell.name))}
-        self.failures: dict[str, str] = {}
-        self.waiting = deque(cell for cell in cells if cell.name not in self.results)
+        self.failures = {cell.name: given_up[cell.name] for cell in cells if cell.name in given_up}
+        settled = self.results.keys() | self.failures.keys()
+        self.waiting = deque(cell for cell in cells if cell.name not in settled)
         self._tries: dict[str, int] = {}
-        self._steps = {cell.name: cell.steps for cell in cells if cell.name in self.results}
+        self._steps = {cell.name: cell.steps for cell in cells if cell.name in settled}
         self._tell()
 
     def take(self) -> Cell | None:

@@ -40,23 +40,25 @@ def markdown(report: Report) -> str:
 
 def _facts(report: Report) -> list[str]:
     where, results = report.provenance, report.outcome.results
-    machines = sorted({result.hardware for result in results}) or [where["hardware"]]
+
+    def of_the_cells(name: str) -> str:
+        return "; ".join(sorted({getattr(result, name) for result in results})) or "none yet"
+
     total = sum(result.seconds for result in results)
     rates = ", ".join(f"{rate:g}" for rate in report.settings.rates)
     judges = f"seed {report.seeds[0]} alone, a pilot" if report.settings.pilot else "all seeds"
     how = "all shown" if report.experiment.every_rate else f"chosen by the median validation accuracy over {judges}"
     how = f"; {how}" if len(report.settings.rates) > 1 else ""
+    so_far = "; the others can still change rates and medians"
     facts = {
         "command": f"`{where['command']}`",
-        "commit": where["commit"],
-        "date": where["date"],
-        "hardware": "; ".join(machines),
-        "versions": where["versions"],
+        **{name: of_the_cells(name) for name in ("commit", "hardware", "versions")},
+        "page": f"{where['date']}, at commit {where['commit']}, with {where['versions']}",
         **(settings := report.settings.facts()),
         "budget": f"{report.budget}: {settings['budget']}",
         "learning rates": rates + how,
         "seeds": ", ".join(map(str, report.seeds)),
-        "cells": f"{report.finished} of {report.cells} finished",
+        "cells": f"{report.finished} of {report.cells} finished" + (so_far if report.outcome.unfinished else ""),
         "time": f"{report.wall_seconds:,.0f} s for this call; {total:,.0f} s summed over all cells",
     }
     return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items())]

@@ -13,7 +13,7 @@ from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.ledger import Ledger, SweepOutcome
 from eigentrack.experiments.seeds import choose_rates
 
-Sweep = Callable[[Sequence[Cell], Path], SweepOutcome]
+Sweep = Callable[[Sequence[Cell], Path], SweepOutcome]  # asked again, it does not try again what it has given up
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,12 @@ class Plan:
         if not self.pilot:
             return self.cells, first
         others = self.later(first.results)
-        if first.unfinished:
-            return self.first + others, SweepOutcome(first.results, first.failures, first.unfinished + len(others))
-        # the pilot's cells again, which are finished, so that the progress counts them; but not those that failed
-        second = sweep([cell for cell in self.first if cell.name not in first.failures] + others, folder)
-        return self.first + others, SweepOutcome(second.results, first.failures | second.failures, second.unfinished)
+        cells = self.first + others
+        if first.unfinished:  # nothing more is run, but what an earlier call has finished stays in the report
+            before = Ledger(others, folder).outcome()
+            unfinished = first.unfinished + before.unfinished
+            return cells, SweepOutcome(first.results + before.results, first.failures, unfinished)
+        return cells, sweep(cells, folder)  # the pilot's again, so that the progress counts them
 
 
 def run_together(plans: Sequence[Plan], folder: Path, sweep: Sweep) -> int:

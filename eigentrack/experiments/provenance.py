@@ -7,27 +7,40 @@ import platform
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import torch
 
 from eigentrack import __version__
 
+NOT_RECORDED = "not recorded"  # by results that are older than this record of them
+
 
 def provenance() -> dict[str, str]:
+    """Of this call."""
     return {
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "commit": _commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "hardware": hardware(),
-        "versions": f"eigentrack {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
+        "hardware": _hardware(torch.cuda.is_available()),
+        "versions": _versions(),
     }
 
 
-def hardware() -> str:
+def origin(device: str) -> dict[str, str]:
+    """Of a result, which carries it along: its report may be written elsewhere, and later."""
+    return {"hardware": _hardware(device.startswith("cuda")), "commit": _commit(), "versions": _versions()}
+
+
+def _versions() -> str:
+    return f"eigentrack {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
+
+
+def _hardware(with_gpu: bool) -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     cpu = f"{_cpu_name()}, {cores} cores"
-    return f"{torch.cuda.get_device_name()}; {cpu}" if torch.cuda.is_available() else cpu
+    return f"{torch.cuda.get_device_name()}; {cpu}" if with_gpu else cpu
 
 
 def _cpu_name() -> str:
@@ -39,6 +52,7 @@ def _cpu_name() -> str:
     return names[0] if names else platform.machine()
 
 
+@cache
 def _commit() -> str:
     """The commit of the source tree, with a mark if files differ from it; "unknown" outside a checkout."""
     source = Path(__file__).resolve().parent

@@ -82,13 +82,15 @@ def run_cells(experiments: Sequence[Experiment], budget: str, folder: Path, swee
 
 def launching(launch: Callable[[Ledger], None], **ledger_options: Callable) -> Sweep:
     """A sweep that hands its ledger to a launcher. Ctrl-C ends it early, with all that was finished."""
+    given_up: dict[str, str] = {}
 
     def sweep(cells: Sequence[Cell], folder: Path) -> SweepOutcome:
-        ledger = Ledger(cells, folder, **ledger_options)
+        ledger = Ledger(cells, folder, given_up=given_up, **ledger_options)
         try:
             launch(ledger)
         except KeyboardInterrupt:
             ledger.say("interrupted: the same command goes on from here")
+        given_up.update(ledger.failures)
         return ledger.outcome()
 
     return sweep

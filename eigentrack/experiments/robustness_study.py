@@ -31,7 +31,7 @@ from eigentrack.automata import DFA, classify
 from eigentrack.compiler import Compiled, choose_plan, compile_network
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import Settings
-from eigentrack.experiments.provenance import hardware
+from eigentrack.experiments.provenance import NOT_RECORDED, origin
 from eigentrack.experiments.theory import architecture_of, automaton_of
 from eigentrack.expressivity import Architecture, judge
 from eigentrack.models import load_model
@@ -67,6 +67,8 @@ class NetworkFacts:
     seconds: float
     hardware: str
     obstacle: str = ""  # why a trained one could not be snapped
+    commit: str = NOT_RECORDED
+    versions: str = NOT_RECORDED
 
     @property
     def key(self) -> tuple[str, str]:
@@ -105,8 +107,12 @@ def _trained(result: CellResult, cell: Cell, folder: Path, settings: Settings) -
     subject = _trained_network(cell, folder)
     start, dfa, architecture = time.perf_counter(), automaton_of(subject.machine), _architecture(subject)
     facts = _with_horizons(_facts(result, "trained", subject, dfa, architecture), subject, settings)
-    seconds = round(result.seconds + time.perf_counter() - start, 2)
-    facts = dataclasses.replace(facts, validation_accuracy=result.validation_accuracy, seconds=seconds)
+    facts = dataclasses.replace(
+        facts,
+        validation_accuracy=result.validation_accuracy,
+        seconds=round(result.seconds + time.perf_counter() - start, 2),
+        **{name: getattr(result, name) for name in ("hardware", "commit", "versions")},  # of its training, not of the study
+    )
     if architecture.layer in NON_LINEAR:
         yield facts
         return
@@ -178,7 +184,7 @@ def _facts(like: CellResult, kind: str, subject: Subject, dfa: DFA, architecture
         can=judge(dfa, language, architecture).answer,
         robustly=robustly,
         seconds=0.0,
-        hardware=hardware(),
+        **origin("cpu"),
     )
 
 

@@ -42,8 +42,12 @@ EXPERIMENT = Experiment(
     settings={
         "smoke": SMOKE,
         "short": replace(
-            SHORT, training=replace(SHORT.training, steps=2700, warmup=135), rates=(1e-2, 3e-3), pilot=True
-        ),  # 72 cells
+            SHORT,
+            d_model=32,
+            training=replace(SHORT.training, steps=1000, batch=32, warmup=50),
+            rates=(1e-2, 3e-3),
+            pilot=True,
+        ),  # 72 cells, half an hour on two cores
         "paper": PAPER,
     },
     cells=_cells,

@@ -2,6 +2,9 @@
 
 Recall: 24 pairs of a key and a value, more than a head has dimensions at the short budget, then 16 questions. S5: swaps of
 five points, trained at length 32, scored at twice that. With a short convolution, which joins a key to its value.
+
+The question is asked of each layer in its two ranges, which differ in nothing else. Layers differ in the size of their state,
+and with it in what they can recall: the legend names it.
 """
 
 from __future__ import annotations
@@ -72,7 +75,9 @@ def plot(results: Sequence[CellResult], path: str) -> None:
             shared = sorted(recall.keys() & tracking.keys())
             axes.plot([recall[s] for s in shared], [tracking[s] for s in shared], marker, color=f"C{number}", alpha=0.3)
             ends.append((statistics.median(recall.values()), statistics.median(tracking.values())))
-            axes.plot(*ends[-1], marker, color=f"C{number}", markersize=10, linestyle="", label=series)
+            state = next(result.state_size for result in results if result.series == series)
+            name = f"{series}, state {state:,}"
+            axes.plot(*ends[-1], marker, color=f"C{number}", markersize=10, linestyle="", label=name)
         if len(ends) == 2:
             axes.annotate(
                 "", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": f"C{number}", "shrinkA": 6, "shrinkB": 6}

@@ -45,15 +45,31 @@ def rwkv7(question: Question) -> Verdict:
     inside = householder(replace(question, architecture=replace(question.architecture, layer="deltanet", householders=1)))
     if inside.answer == "can":
         return question.can(inside.theorem, inside.precision, inside.reason)
-    turning = [letter for letter, order in question.language.letter_orders.items() if order > 1]
-    if turning and question.casts and question.eigenvalues.low >= 0:
+    return _real_eigenvalues(question) or question.unknown(
+        "its matrices may stretch, and no theorem covers this number of layers"
+    )
+
+
+def _real_eigenvalues(question: Question) -> Verdict | None:
+    """On a repeated letter the state settles, or, in one layer with negative eigenvalues, alternates between two states."""
+    orders = question.language.letter_orders
+    if not question.casts:
+        return None
+    if question.eigenvalues.low >= 0 and (turning := [letter for letter, order in orders.items() if order > 1]):
         return question.cannot(
             proved(f"{GRAZZI}, Theorem 1"),
             CASTS,
             "every token's matrix has real eigenvalues ≥ 0: the state settles on a repeated letter",
-            f"letter {turning[0]} acts with period {question.language.letter_orders[turning[0]]}",
+            f"letter {turning[0]} acts with period {orders[turning[0]]}",
         )
-    return question.unknown("its matrices may stretch, and no theorem covers this number of layers")
+    if question.architecture.layers == 1 and (slow := [letter for letter, order in orders.items() if order > 2]):
+        return question.cannot(
+            proved(f"{GRAZZI}, Theorem 2, for one layer"),
+            CASTS,
+            "every token's matrix has real eigenvalues: a repeated letter makes the state settle or alternate",
+            f"letter {slow[0]} acts with period {orders[slow[0]]}",
+        )
+    return None
 
 
 def _rotations(question: Question) -> Verdict | None:

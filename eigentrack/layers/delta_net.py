@@ -105,7 +105,8 @@ class DeltaNet(LinearMixer):
         if gate is not None:
             product = (gate if self.gate_per_channel else gate[..., None])[..., None] * product
         for k_j, b_j in zip(k.unbind(3), beta.unbind(3), strict=True):
-            product = product - torch.einsum("bth,bthi,bthj->bthij", b_j, k_j, k_j) @ product
+            stored = (k_j[..., None] * product).sum(-2, keepdim=True)  # kᵀ product; autocast would round what `@` is given
+            product = product - (b_j[..., None] * k_j)[..., None] * stored
         return product
 
     def gates(
@@ -117,7 +118,9 @@ class DeltaNet(LinearMixer):
         gate = self._gate(x)
         if self.gate_per_channel and gate is not None:
             return {"eigenvalue": matrix_eigenvalues(self.transitions(x, state, cu_seqlens)), "beta": beta, "gate": gate}
-        meetings = beta[..., None] * (gate_precision(k) @ gate_precision(k).mT)  # D KKᵀ, [B, T, H, n, n]
+        k = gate_precision(k)
+        with torch.autocast(k.device.type, enabled=False):  # 1 - b|k|² of rounded keys would leave the range
+            meetings = beta[..., None] * (k @ k.mT)  # D KKᵀ, [B, T, H, n, n]
         eigenvalue = 1 - meetings[..., 0]
         if self.householders > 1:
             identity = torch.eye(self.householders, dtype=meetings.dtype, device=meetings.device)

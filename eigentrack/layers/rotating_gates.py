@@ -8,6 +8,8 @@ P pairs of channels
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
@@ -21,12 +23,23 @@ INITIAL_SCALE, INITIAL_SPREAD = 0.3, 0.25  # of the weights; of the biases, in t
 
 
 class TurnProjection(nn.Linear):
-    """Computed in the state's precision: an error of an angle is never damped, it turns all that is remembered."""
+    """Computed in the state's precision: an error of an angle is never damped, it turns all that is remembered.
+
+    So its weights stay float32 when a layer is cast to half precision: of 8 bits, a third of a turn would be off by 7·10⁻⁴."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs)
         self.weight.data *= INITIAL_SCALE
         self.bias.data = INITIAL_SPREAD * ((torch.arange(outputs) + 0.5) / outputs - 0.5)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TurnProjection:
+        """What `to`, `bfloat16` and their kin do to every weight."""
+
+        def keep_precision(weight: Tensor) -> Tensor:
+            moved = fn(weight)
+            return weight.to(moved.device) if moved.itemsize < weight.itemsize == 4 else moved
+
+        return super()._apply(keep_precision, recurse)
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch P"]:
         dtype = state_dtype(x)

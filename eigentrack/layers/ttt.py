@@ -14,7 +14,7 @@ B batch  T time  S sequences  H heads  K head width  b tokens a mini-batch  M mi
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from eigentrack.layers.mixer import Mixer, MixerState, gate_precision
@@ -47,16 +47,17 @@ class TTT(Mixer):
 
     def initial_state(self, sequences: int) -> MixerState:
         weight, bias = (self._zeros(sequences, *start.shape) + start for start in (self.initial_weight, self.initial_bias))
-        return MixerState((weight, bias, weight, bias, self._zeros(sequences)))
+        return MixerState((weight, bias, weight, bias, self._zeros(sequences, 1)))
 
     def _mix(
         self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
-        counted = sequence_lengths(x.shape[0], x.shape[1], cu_seqlens)
-        lengths = torch.tensor(counted, device=x.device)
+        longest = max(sequence_lengths(x.shape[0], x.shape[1], cu_seqlens))
         *memory, done = (gate_precision(part) for part in state.memory)
-        row, column = _slots(lengths, done.long())
-        mini_batches = (max(counted) + 2 * self.mini_batch - 2) // self.mini_batch  # enough wherever the first one was left
+        row, position, lengths = _places(x, cu_seqlens)
+        done = done.round().clamp(0, self.mini_batch - 1)  # still a count where a study has moved the whole state by noise
+        column = position + done.long()[row, 0]
+        mini_batches = (longest + 2 * self.mini_batch - 2) // self.mini_batch  # enough wherever the first one was left
         q, k, v = (project(x).unflatten(-1, (self.heads, -1)) for project in (self.q_proj, self.k_proj, self.v_proj))
         rate = self.rate * torch.sigmoid(gate_precision(self.rate_proj(x)))[..., None]
 
@@ -68,11 +69,12 @@ class TTT(Mixer):
 
         parts = (lay_out(part) for part in (unit(gate_precision(q)), unit(gate_precision(k)), gate_precision(v), rate))
         outputs = []
-        for number, batch in enumerate(zip(*parts, strict=True), start=1):
-            y, weight, bias = self._train(*memory, *batch)
-            full = (done + lengths >= number * self.mini_batch)[:, None, None, None]
-            memory = [weight, bias, torch.where(full, weight, memory[2]), torch.where(full, bias, memory[3])]
-            outputs.append(y)
+        with torch.autocast(x.device.type, enabled=False):  # it would cast the memory's products down
+            for number, batch in enumerate(zip(*parts, strict=True), start=1):
+                y, weight, bias = self._train(*memory, *batch)
+                full = (done + lengths >= number * self.mini_batch)[..., None, None]
+                memory = [weight, bias, torch.where(full, weight, memory[2]), torch.where(full, bias, memory[3])]
+                outputs.append(y)
         grid = torch.stack(outputs).transpose(0, 1).transpose(2, 3).flatten(1, 2)  # [S, M b, H, K]
         y = self.norm(grid[row, column].view(*x.shape[:2], self.heads, -1)).to(x.dtype)
         return self.out_proj(y.flatten(-2)), MixerState((*memory, (done + lengths) % self.mini_batch))
@@ -108,8 +110,16 @@ class TTT(Mixer):
         return centred / deviation, deviation
 
 
-def _slots(lengths: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
-    """The sequence of every token, and its place behind the `done` tokens of a mini-batch that was begun."""
-    row = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
-    first = lengths.cumsum(0) - lengths
-    return row, torch.arange(len(row), device=lengths.device) - first[row] + done[row]
+def _places(
+    x: Float[Tensor, "B T d"], cu_seqlens: Tensor | None
+) -> tuple[Int[Tensor, " BT"], Int[Tensor, " BT"], Int[Tensor, "S 1"]]:
+    """The sequence of every token, its position there, and how long each sequence is. Nothing is read on the host or copied
+    from it, so that a CUDA graph can hold it."""
+    batch, time, _ = x.shape
+    token = torch.arange(time, device=x.device)
+    if cu_seqlens is None:
+        row = torch.arange(batch, device=x.device)
+        return row.repeat_interleave(time), token.repeat(batch), torch.full_like(row, time)[:, None]
+    bounds = cu_seqlens.to(token)
+    row = torch.searchsorted(bounds[1:], token, right=True)
+    return row, token - bounds[row], bounds.diff()[:, None]

@@ -38,7 +38,7 @@ class RotatingFrame:
         cosine, sine = running_rotation(turns.to(state_dtype(turns)), cu_seqlens)
         if cu_seqlens is None:
             return RotatingFrame(cosine, sine, cosine[:, -1], sine[:, -1])
-        last = cu_seqlens.to(turns.device)[1:] - 1
+        last = (cu_seqlens.to(turns.device)[1:] - 1).clamp(0, turns.shape[1] - 1)  # wrong bounds are named by the backend
         return RotatingFrame(cosine, sine, cosine[0].index_select(0, last), sine[0].index_select(0, last))
 
     def enter(self, x: Tensor) -> Tensor:

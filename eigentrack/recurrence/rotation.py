@@ -73,7 +73,8 @@ class _Rotation(torch.autograd.Function):
         if start is not None:
             total = torch.nn.functional.pad(angle, (0, 0) * (angle.ndim - 2) + (1, 0)).cumsum(1)
             angle = total[:, 1:] - total.index_select(1, start)
-        cosine, sine = cosine_and_sine(angle, turns.dtype)
+        # what is no number must not become some angle on its way through the integers
+        cosine, sine = (part + 0 * turns for part in cosine_and_sine(angle, turns.dtype))
         ctx.save_for_backward(cosine, sine, end)
         return cosine, sine
 
@@ -90,10 +91,12 @@ class _Rotation(torch.autograd.Function):
 
 
 def _spans(turns: Tensor, cu_seqlens: Tensor | None) -> tuple[Int[Tensor, " T"], Int[Tensor, " T"]]:
-    """For every token, where its sequence starts and ends. Nothing is read on the host: a CUDA graph can hold it."""
+    """For every token, where its sequence starts and ends. Nothing is read on the host: a CUDA graph can hold it.
+
+    Wrong bounds are named by the backend that runs next; here they only must not point outside."""
     time = torch.arange(turns.shape[1], device=turns.device)
     if cu_seqlens is None:
         return torch.zeros_like(time), torch.full_like(time, turns.shape[1])
-    bounds = cu_seqlens.to(time)
-    sequence = torch.searchsorted(bounds, time, right=True)
+    bounds = cu_seqlens.to(time).clamp(0, len(time))
+    sequence = torch.searchsorted(bounds, time, right=True).clamp_max(len(bounds) - 1)
     return bounds[sequence - 1], bounds[sequence]

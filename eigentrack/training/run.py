@@ -19,7 +19,7 @@ from eigentrack.models import SequenceModel, save_model
 from eigentrack.models.storage import write_json
 from eigentrack.tasks import Task
 from eigentrack.training.checkpoint import load_checkpoint, save_checkpoint
-from eigentrack.training.compilation import worth_compiling
+from eigentrack.training.compilation import looping_mixers, worth_compiling
 from eigentrack.training.evaluation import accuracy_between
 from eigentrack.training.loop import captured_if_possible, take_steps
 from eigentrack.training.metrics_log import Metrics, MetricsLog
@@ -61,6 +61,8 @@ def run_training(
     task, steps = config.build_task(), config.training.steps
     torch.manual_seed(config.training.seed)
     model = SequenceModel(config.build_model_config()).to(device)
+    if compiled and (loops := looping_mixers(model)):
+        say(f"torch.compile unrolls the loop over time of {', '.join(loops)}, for many minutes: better without --compile")
     fused = worth_compiling(model, steps) if compiled is None else compiled
     step = TrainingStep(model, task, config.training, compiled=fused)
     task.sample(1, config.training.lengths, seed=0, step=0, device=device)  # lengths that the task cannot make fail here

@@ -104,8 +104,9 @@ def test_what_cannot_be_snapped_is_said() -> None:
         snap_to_exact(untrained(layers=2))
     with pytest.raises(ValueError, match="one linear layer can be made exact"):
         snap_to_exact(untrained(layers=1, mixer="lstm"))
-    with pytest.raises(ValueError, match=r"train without a convolution \(conv=0\)"):
-        snap_to_exact(untrained(layers=1))
+    for sees_the_token_before in ({}, {"mixer": "rwkv7"}):
+        with pytest.raises(ValueError, match=r"train a layer that sees no token before it \(conv=0, no rwkv7\)"):
+            snap_to_exact(untrained(layers=1, **sees_the_token_before))
     with pytest.raises(ValueError, match=r"near an exact one|exact heads nearby"):
         snap_to_exact(untrained(layers=1, mixer_options={"conv": 0}))
     with pytest.raises(ValueError, match="carries 3 memories"):

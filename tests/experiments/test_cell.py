@@ -12,6 +12,7 @@ import pytest
 from eigentrack.experiments.cell import RESULT_FILE, Cell, CellResult
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.length_test import NO_SCORES
+from eigentrack.experiments.provenance import NOT_RECORDED, provenance
 from eigentrack.experiments.training_record import NO_RECORD, TrainingRecord, read_record, thin_metrics
 from eigentrack.models import load_model
 from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, MODEL
@@ -82,6 +83,15 @@ def test_a_diverged_run_is_a_result(tmp_path: Path) -> None:
 def test_results_survive_json(tmp_path: Path) -> None:
     result = run_cell(toy_cells()[1], tmp_path, "cpu")
     assert CellResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+
+
+def test_a_result_carries_where_it_was_made(tmp_path: Path) -> None:
+    result, here = run_cell(toy_cells()[0], tmp_path, "cpu"), provenance()
+    assert (result.commit, result.versions) == (here["commit"], here["versions"])
+    assert here["hardware"].endswith(result.hardware)  # of the processor alone, whatever GPU there is
+    stored = result.to_json()
+    older = {name: value for name, value in stored.items() if name not in ("commit", "versions")}
+    assert CellResult.from_json(older) == replace(result, commit=NOT_RECORDED, versions=NOT_RECORDED)
 
 
 def test_every_cell_has_a_folder_of_its_own() -> None:

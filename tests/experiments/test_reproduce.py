@@ -14,7 +14,7 @@ from eigentrack.experiments.experiment import DEAD_BY
 from eigentrack.experiments.ledger import Ledger, SweepOutcome
 from eigentrack.experiments.page import markdown, write_report
 from eigentrack.experiments.report import Report
-from eigentrack.experiments.reproduce import named_experiment, reproduce, run_cells
+from eigentrack.experiments.reproduce import launching, named_experiment, reproduce, run_cells
 from tests.experiments.toy import EXPERIMENT, SETTINGS, toy_cells, toy_result
 
 FACTS = {"command": "toy", "commit": "abc", "date": "today", "hardware": "abacus", "versions": "none"}
@@ -71,17 +71,42 @@ def test_the_rows_of_a_study_are_no_cells(tmp_path: Path) -> None:
 
 def test_a_pilot_that_is_interrupted_ends_there(tmp_path: Path) -> None:
     sweep = Sweeper(unfinished=1)
-    report, _ = reproduce(EXPERIMENT, "short", tmp_path, sweep, seeds=(0, 1))
+    report, (page, *_) = reproduce(EXPERIMENT, "short", tmp_path, sweep, seeds=(0, 1))
     assert len(sweep.asked) == 1
+    assert "| cells | 3 of 6 finished; the others can still change rates and medians |" in page.read_text()
     assert report.outcome.unfinished == 3  # one of the pilot's, and those of seed 1
 
 
-def test_a_cell_that_failed_in_the_pilot_is_not_asked_again(tmp_path: Path) -> None:
-    sweep = Sweeper(fails="DeltaNet_0_1/rate-0.01-seed-0")
+def test_an_interrupted_pilot_keeps_what_was_finished_before(tmp_path: Path) -> None:
+    """Say, seed 1 of both models; then a rate was added, and the pilot of one model cut short."""
+    for cell in toy_cells(seeds=(1,)):
+        store_result(cell, answers(cell), tmp_path / "cells" / cell.name)
+    report, _ = reproduce(EXPERIMENT, "short", tmp_path, Sweeper(unfinished=1), seeds=(0, 1))
+    assert [(result.seed, result.rate) for result in report.shown if result.seed == 1] == [(1, 1e-3), (1, 1e-2)]
+    assert (report.finished, report.outcome.unfinished) == (5, 1)
+
+
+def test_a_cell_that_failed_is_not_tried_again_in_the_same_call(tmp_path: Path) -> None:
+    """Neither after the pilot, nor for the report of one experiment of several."""
+    tried: list[str] = []
+
+    def launch(ledger: Ledger) -> None:
+        while (cell := ledger.take()) is not None:
+            tried.append(cell.name)
+            if cell.name.endswith("DeltaNet_0_1/rate-0.01-seed-0"):
+                ledger.died(cell, "gone")
+            else:
+                store_result(cell, answers(cell), ledger.folder / cell.name)
+                ledger.finished(cell, answers(cell))
+
+    sweep = launching(launch, say=lambda text: None)
+    assert run_cells([EXPERIMENT, replace(EXPERIMENT, name="other")], "short", tmp_path, sweep) == 0
     report, (page, *_) = reproduce(EXPERIMENT, "short", tmp_path, sweep)
-    assert list(report.outcome.failures) == ["toy/parity/DeltaNet_0_1/rate-0.01-seed-0"]
-    assert not any(cell.name in report.outcome.failures for cell in sweep.asked[1])
-    assert "- `toy/parity/DeltaNet_0_1/rate-0.01-seed-0`: gone" in page.read_text()
+    (failed,) = report.outcome.failures
+    assert tried.count(failed) == 2  # a cell that dies gets one more try
+    assert len(tried) == 1 + len(set(tried)) == 7
+    assert (report.finished, report.cells, report.outcome.unfinished) == (5, 6, 0)
+    assert f"- `{failed}`: gone" in page.read_text()
 
 
 def test_the_page_sets_our_values_beside_the_papers(tmp_path: Path) -> None:
@@ -95,6 +120,7 @@ def test_the_page_sets_our_values_beside_the_papers(tmp_path: Path) -> None:
     assert "8 of 8 finished" in text
     for fact in ("command", "commit", "hardware", "budget", "seeds", "time"):
         assert f"| {fact} |" in text
+    assert "| commit | not recorded |" in text
     stored = json.loads(numbers.read_text())
     assert set(stored["provenance"]) == {"command", "commit", "date", "hardware", "versions"}
     assert len(stored["results"]) == 8
@@ -109,6 +135,16 @@ def test_other_budgets_do_not_start_with_the_warning(tmp_path: Path) -> None:
 
 def report_of(*results: CellResult) -> Report:
     return Report(EXPERIMENT, "paper", SETTINGS, (0, 1), 2, len(results), SweepOutcome(results, {}, 0), 1.0, FACTS)
+
+
+def test_the_page_tells_where_the_cells_were_trained_and_where_it_was_written() -> None:
+    trained = replace(toy_result(), commit="def", versions="torch 3"), replace(toy_result(seed=1), hardware="slide rule")
+    text = markdown(report_of(*trained))
+    assert "| commit | def; not recorded |" in text
+    assert "| hardware | abacus; slide rule |" in text
+    assert "| versions | not recorded; torch 3 |" in text
+    assert "| page | today, at commit abc, with none |" in text
+    assert "| commit | none yet |" in markdown(report_of())
 
 
 def test_a_diverged_seed_is_named_and_a_missing_one_is_a_dash(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def answer(name: str, architecture: Architecture) -> str:
         (replace(CHANNEL, householders=2), "abab A5-all resettable-mod3", "", "t3 S5-all"),
         (replace(CHANNEL, layers=None, householders=1), " ".join(NAMED), "", ""),
         (Architecture("rwkv7", FORGET), "flip-flop d3", "parity aaa", "abab"),
-        (Architecture("rwkv7", FLIP, layers=1), "parity S5-swaps", "", "t3 aaa"),
+        (Architecture("rwkv7", FLIP, layers=1), "parity S5-swaps", "t3 aaa Z7-all", "d3 abab"),
         (Architecture("rwkv7", FLIP), " ".join(NAMED), "", ""),
         (Architecture("dense", layers=1), " ".join(NAMED), "", ""),
         (Architecture("dense", precision="robust"), "ends-ab", "flip-flop parity d3 a-then-b", ""),

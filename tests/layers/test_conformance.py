@@ -158,6 +158,21 @@ def test_half_precision_layers_keep_a_float32_memory(name: str, options: dict[st
     assert (y.double() - exact).norm() / exact.norm() < 0.05
 
 
+@torch.no_grad()
+@every_layer
+def test_autocast_leaves_the_products_of_the_memory_alone(name: str, options: dict[str, Any]) -> None:
+    """Projections are rounded, one by one and together to the same bits; what steps and forward make of them is not."""
+    mixer, x = build(name, options, torch.float32), random_input(2, 20).float()
+    state = None
+    with torch.autocast("cpu", torch.bfloat16):
+        _, whole = mixer(x)
+        for token in x.unbind(1):
+            _, state = mixer.step(token, state)
+    assert state is not None
+    for ours, expected in zip(state.memory, whole.memory, strict=True):
+        assert_close(ours, expected, "memory", torch.float32)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
@@ -188,7 +203,7 @@ def test_bad_sizes_are_named(name: str, options: dict[str, Any], message: str) -
         MIXERS[name](D_MODEL, **options)
 
 
-@pytest.mark.parametrize("name", ["deltanet", "mlstm", "dense"])
+@pytest.mark.parametrize("name", ["deltanet", "rwkv7", "mlstm", "dense"])
 def test_layers_with_real_gates_and_factors_refuse_a_disk(name: str) -> None:
     mixer = MIXERS[name]
     unchecked = inspect.unwrap(vars(mixer)["__init__"])  # users have no type checker in between

@@ -56,6 +56,18 @@ def test_a_rotation_counts_at_every_length(modulus: int) -> None:
             assert torch.equal(read(y, modulus), count[:, 0])
 
 
+def test_a_cast_to_half_precision_leaves_the_angles_alone() -> None:
+    """In bfloat16 a third of a turn is 0.334: the count is lost within 500 letters."""
+    letters, layer = torch.randint(3, (1, 5000)), counter(3).bfloat16()
+    assert layer.turn_proj is not None
+    assert (layer.turn_proj.weight.dtype, layer.q_proj.weight.dtype) == (torch.float32, torch.bfloat16)
+    with torch.no_grad():
+        y, _ = layer(nn.functional.one_hot(letters, 3).bfloat16())
+    assert torch.equal(read(y, 3), letters.cumsum(1) % 3)
+    assert layer.double().turn_proj.weight.dtype == torch.float64
+    assert layer.to("meta").turn_proj.weight.is_meta
+
+
 @pytest.mark.slow
 def test_a_disk_learns_to_count_where_the_real_twin_does_not() -> None:
     task = word_problem("Z3")

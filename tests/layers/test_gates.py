@@ -40,6 +40,21 @@ def test_gates_follow_the_state_as_forward_does(name: str, options: dict[str, An
         torch.testing.assert_close(mixer.gates(x[:, 5:], state)[gate].abs().sum(-1), whole[:, 5:].abs().sum(-1))
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("householders", [1, 2])
+def test_under_autocast_no_eigenvalue_is_named_outside_of_the_range(householders: int) -> None:
+    """Keys that are rounded once more, after b was fitted to their length, would show -1.004."""
+    mixer = build("deltanet", {"heads": 1, "conv": 0, "householders": householders}, torch.float32)
+    assert isinstance(mixer, DeltaNet)
+    mixer.beta_proj.weight.mul_(100)  # b of 0 and 2
+    with torch.autocast("cpu", torch.bfloat16):
+        x = torch.randn(2, 50, D_MODEL)
+        named, matrices = mixer.gates(x)["eigenvalue"], mixer.transitions(x)
+    assert named.real.min() < -0.99
+    assert named.abs().max() < 1 + 1e-5
+    assert torch.linalg.matrix_norm(matrices, ord=2).max() < 1 + 1e-5
+
+
 def test_delta_net_names_beta_and_gate() -> None:
     wide = {"heads": 2, "householders": 2}
     x = torch.randn(1, 3, D_MODEL, dtype=torch.float64)

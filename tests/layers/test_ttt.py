@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -40,18 +42,30 @@ def test_it_is_gradient_descent_on_the_inner_loss(mini_batch: int) -> None:
     assert_close(y[0], expected)
     assert_close(state.memory[0][0, 1], weight, "weight of the last head")
     assert_close(state.memory[2][0, 1], base[0] if 20 % mini_batch else weight, "its base")
-    assert state.memory[4].tolist() == [20 % mini_batch]
+    assert state.memory[4].tolist() == [[20 % mini_batch]]
 
 
 def test_sequences_in_different_places_of_their_mini_batches_step_together() -> None:
     mixer, x = build("ttt", {"heads": 3, "mini_batch": 4}), torch.randn(1, 12, D_MODEL, dtype=torch.float64)
     _, state = mixer(x, cu_seqlens=torch.tensor([0, 1, 4, 12]))
-    assert state.memory[4].tolist() == [1, 3, 0]
+    assert state.memory[4].tolist() == [[1], [3], [0]]
     more = torch.randn(3, 7, D_MODEL, dtype=torch.float64)
     together, _ = mixer(more, state)
     for row in range(3):
         alone, _ = mixer(more[row : row + 1], state.select(torch.tensor([row])))
         assert_close(together[row : row + 1], alone)
+
+
+def test_a_count_that_noise_has_moved_is_still_one() -> None:
+    """Studies of robustness move every number of a state."""
+    mixer, x = build("ttt", {"heads": 3, "mini_batch": 4}), torch.randn(3, 3, D_MODEL, dtype=torch.float64)
+    _, state = mixer(x)
+    moved = [replace(state, memory=(*state.memory[:4], state.memory[4] + by)) for by in (0.0, 0.4, -0.4, 9.0, -9.0)]
+    exact, nearly, also, above, below = (mixer(x, start)[0] for start in moved)
+    assert torch.equal(nearly, exact)
+    assert torch.equal(also, exact)
+    assert above.isfinite().all()
+    assert below.isfinite().all()
 
 
 def test_a_rate_that_is_not_positive_is_named() -> None:

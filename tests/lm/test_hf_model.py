@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 from eigentrack import EigentrackForCausalLM, ModelConfig, SequenceModel, load_model, save_model
 from eigentrack.lm.hugging_face import RecurrentCache
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange
 from tests.closeness import assert_close
 
 VOCABULARY, PAD = 11, 0
@@ -74,6 +74,15 @@ def test_batched_generation_is_that_of_each_prompt_alone(mixer, search):
     for row, prompt in zip(batch, alone, strict=True):
         by_hand = model.generate(prompt, use_cache=False, **options)  # the whole text again for every token
         assert torch.equal(row[-6:], by_hand[0, -6:])
+
+
+def test_loaded_in_half_precision_the_angles_of_a_disk_stay_exact(tmp_path):
+    model = wrapped("gla", eigenvalues=EigenDisk(), mixer_options={"key_dim": 2}).float()
+    model.save_pretrained(tmp_path)
+    half = EigentrackForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    ours, theirs = (part.model.blocks[0].mixer for part in (model, half))
+    assert torch.equal(theirs.turn_proj.weight, ours.turn_proj.weight)
+    assert theirs.q_proj.weight.dtype == half(torch.zeros(1, 3).long()).logits.dtype == torch.bfloat16
 
 
 def test_greedy_generation_is_that_of_the_model():

@@ -15,7 +15,7 @@ from eigentrack.spectrum import EigenRange
 from tests.closeness import TOLERANCE, assert_close, relative_error
 from tests.recurrence.op_cases import CASES, RANGES, SEQUENTIAL_CASES, Inputs, OpCase
 
-LENGTHS = [1, 2, 63, 64, 65, 200]
+LENGTHS = [1, 2, 63, 64, 65, 150]
 BACKENDS = [(case, backend) for case in [*CASES, *SEQUENTIAL_CASES] for backend in case.backends]
 
 
@@ -39,17 +39,14 @@ def packed_bounds(time: int) -> Tensor:
     return torch.tensor(cuts)
 
 
-@pytest.mark.parametrize("carried", [False, True], ids=["from zero", "carried"])
 @pytest.mark.parametrize("packed", [False, True], ids=["batch", "packed"])
 @pytest.mark.parametrize("time", LENGTHS)
 @pytest.mark.parametrize("eigenvalues", RANGES, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_chunked_equals_reference(case: OpCase, eigenvalues: EigenRange, time: int, packed: bool, carried: bool) -> None:
+def test_chunked_equals_reference(case: OpCase, eigenvalues: EigenRange, time: int, packed: bool) -> None:
     cu_seqlens = packed_bounds(time) if packed else None
     batch, sequences = (1, len(cu_seqlens) - 1) if cu_seqlens is not None else (2, 2)
     inputs = case.make(eigenvalues, batch, time, sequences)
-    if not carried:
-        inputs = Inputs(inputs.sequences, tuple(torch.zeros_like(part) for part in inputs.state), inputs.constants)
     expected = outputs_and_gradients(case, "reference", inputs, cu_seqlens)
     found = outputs_and_gradients(case, "chunked", inputs, cu_seqlens)
     assert len(found) == len(expected) >= 3
@@ -99,19 +96,21 @@ def test_lower_precisions_stay_near_the_float64_reference(case: OpCase, dtype: t
 
 @pytest.mark.parametrize(("case", "backend"), BACKENDS, ids=lambda value: getattr(value, "name", value))
 def test_gradcheck(case: OpCase, backend: str) -> None:
-    """Against finite differences, at T = 9 with chunks of 4, packed and carried. Angles move by whole numbers of 2⁻³² turns."""
+    """Against finite differences, at T = 6 with chunks of 4, packed and carried: along random directions, which takes a few
+    runs; entry by entry where there are angles, as these move by whole numbers of 2⁻³² turns."""
     options = {"chunk_size": 4} if backend == "chunked" else {}
-    inputs = case.make(EigenRange(-0.9, 0.9), 1, 9, 3)
+    inputs = case.make(EigenRange(-0.9, 0.9), 1, 6, 2)
     leaves = inputs.leaves()
     if case.name in ("mlstm", "slstm"):  # the last state entry m only chooses units
         leaves = [leaf for leaf in leaves if leaf is not inputs.state[-1]]
 
     def run(*values: Tensor) -> tuple[Tensor, ...]:
         changed = dict(zip(map(id, leaves), values, strict=True))
-        y, state = case.run(backend, inputs.map(lambda x: changed.get(id(x), x)), torch.tensor([0, 1, 6, 9]), **options)
+        y, state = case.run(backend, inputs.map(lambda x: changed.get(id(x), x)), torch.tensor([0, 1, 6]), **options)
         return (y, *(() if case.name == "slstm" else state))
 
-    assert torch.autograd.gradcheck(run, [leaf.requires_grad_() for leaf in leaves], eps=2**-20)
+    directions = "turning" not in case.name
+    assert torch.autograd.gradcheck(run, [leaf.requires_grad_() for leaf in leaves], eps=2**-20, fast_mode=directions)
 
 
 @pytest.mark.parametrize(("case", "backend"), BACKENDS, ids=lambda value: getattr(value, "name", value))

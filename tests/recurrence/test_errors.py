@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from eigentrack.recurrence import delta_rule, dense_scan
+from eigentrack.recurrence import delta_rule, dense_scan, gated_linear, selective_scan
 from eigentrack.recurrence.shapes import check_shapes
+from eigentrack.spectrum import EigenRange
 
 
 def inputs(time: int = 6) -> tuple[torch.Tensor, ...]:
@@ -25,6 +26,17 @@ def inputs(time: int = 6) -> tuple[torch.Tensor, ...]:
 def test_bad_bounds(bounds: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         delta_rule(*inputs(), cu_seqlens=torch.tensor(bounds))
+
+
+@pytest.mark.parametrize("bounds", [[0, 3], [0, 9], [1, 6], [0, 3, 3, 6], [0, 4, 2, 6], [0]], ids=str)
+def test_bad_bounds_where_angles_are_summed_between_them(bounds: list[int]) -> None:
+    """The error is that of all ops, and on a GPU nothing is read outside of a tensor before it."""
+    packed, x, turns = torch.tensor(bounds), torch.randn(1, 6, 4), torch.rand(1, 6, 2)
+    constants = {"log_decay": -torch.ones(4, 2), "eigenvalues": EigenRange(0, 1)}
+    with pytest.raises(ValueError, match="cu_seqlens="):
+        gated_linear(x[:, :, None], x[:, :, None], x[:, :, None], turns[..., :1], turns[:, :, None], cu_seqlens=packed)
+    with pytest.raises(ValueError, match="cu_seqlens="):
+        selective_scan(x, x.abs(), x, x, None, turns, **constants, cu_seqlens=packed)
 
 
 def test_packing_needs_one_row() -> None:

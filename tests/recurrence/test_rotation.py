@@ -72,6 +72,16 @@ def test_angles_do_not_drift() -> None:
         assert abs(turn if turn < 0.5 else turn - 1) <= count / 2**33
 
 
+@every_backend
+def test_an_angle_that_is_no_number_is_seen(backend: str) -> None:
+    """Otherwise weights that have overflowed would pass for an angle of 0, and a training that diverged for one that learns."""
+    assert torch.stack(rotation(torch.tensor([torch.nan, torch.inf, -torch.inf]))).isnan().all()
+    x, turns = torch.ones(1, 6, 1, 2), torch.tensor([0.1, 0.2, torch.nan, 0.3, 0.4, 0.5]).view(1, 6, 1, 1)
+    y, last = gated_linear(x, x, x, torch.full((1, 6, 1), 0.5), turns, backend=backend)
+    assert y[:, 2:].isnan().all()
+    assert last.isnan().all()
+
+
 def test_gradients_pass_straight_through_the_rounding() -> None:
     turns, bounds = grid_turns(1, 40, 3), [0, 7, 8, 40]
     weights = torch.randn(2, 1, 40, 3, dtype=torch.float64)

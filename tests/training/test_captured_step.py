@@ -51,7 +51,8 @@ class HostTraffic(TorchDispatchMode):
     def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = call.overloadpacket.__name__
         by_mask = name in ("index", "index_put_") and any(x is not None and x.dtype == torch.bool for x in args[1])
-        if by_mask or name in ("_local_scalar_dense", "lift_fresh", "nonzero", "masked_select"):
+        by_counts = name == "repeat_interleave" and "output_size" not in (kwargs or {})  # how long is it?
+        if by_mask or by_counts or name in ("_local_scalar_dense", "lift_fresh", "nonzero", "masked_select"):
             stack = "".join(traceback.format_stack())
             # AdamW keeps its numbers on the host on a CPU; tokens are checked on a CPU alone
             if "torch/optim" not in stack and "_check_tokens" not in stack:
@@ -81,8 +82,9 @@ def test_no_task_reads_from_the_device(task: str) -> None:
 
 def test_what_reads_from_the_device_is_found() -> None:
     with HostTraffic() as traffic:
-        torch.ones(2)[torch.tensor([True, False])].sum().item()
-    assert len(traffic.found) == 3
+        counts = torch.ones(2)[torch.tensor([True, False])].long()
+        counts.repeat_interleave(counts).sum().item()
+    assert len(traffic.found) == 4
 
 
 def test_a_dense_mixer_with_a_range_cannot_be_captured() -> None:

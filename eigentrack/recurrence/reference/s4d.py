@@ -28,11 +28,11 @@ def s4d(
     initial_state: Float[Tensor, "B D N"],
 ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B D N"]]:
     state, outputs = initial_state, []
-    entry = torch.ones_like(c)
+    entry, angle = torch.ones_like(c), None
     if turns is not None:
-        entry[:, 1::2] = 0
+        angle = rotation(turns)
+        entry = torch.stack([torch.ones_like(a), torch.zeros_like(a)], -1).flatten(-2)
         a = a.repeat_interleave(2, -1)  # from pairs to N
-    angle = None if turns is None else rotation(turns)
     for x_t in x.unbind(1):
         turned = state if angle is None else rotate(state, *angle)
         state = a * turned + x_t[..., None] * entry
