@@ -30,6 +30,8 @@ LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "Mamba": ("mamba", {"state_size": 4, "conv": 0}),
     "Mamba-2": ("mamba2", {"heads": 4, "conv": 0}),
     "GLA": ("gla", {"heads": 4}),
+    "S4D": ("s4d", {"state_size": 4}),
+    "RWKV-7": ("rwkv7", {"heads": 4, "rank": 8}),
     "mLSTM": ("mlstm", {"heads": 4}),
 }
 RANGES = {"[0, 1]": EigenRange(0, 1), "[-1, 1]": EigenRange(-1, 1)}
