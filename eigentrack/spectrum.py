@@ -53,6 +53,12 @@ class EigenRange:
         """b = 1 - eigenvalue along a unit key; [0, 1] gives σ(logit), [-1, 1] gives 2σ(logit)."""
         return _between(1 - self.high, 1 - self.low, torch.sigmoid(logit))
 
+    def beta_logit(self, eigenvalue: float) -> float:
+        """The logit whose b has this eigenvalue along the key."""
+        if not self.low < eigenvalue < self.high:
+            raise ValueError(f"eigenvalue {eigenvalue:g} must lie inside of {self}, without its ends")
+        return math.log((self.high - eigenvalue) / (eigenvalue - self.low))
+
     @classmethod
     def parse(cls, text: str) -> EigenRange:
         """Reads "[-1, 1]" or "-1,1" or "-1 1"."""

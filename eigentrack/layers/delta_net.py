@@ -30,6 +30,9 @@ class DeltaNet(LinearMixer):
     `gate_per_channel` gives every key channel a gate of its own. In the range [-1, 1] such a gate is itself a reflection, so
     that one factor makes a rotation of it: A(x_t) has complex eigenvalues, of modulus at most 1.
 
+    `first_eigenvalue` gives the logits of b a bias that starts there; without one the eigenvalue starts in the middle of its
+    range: at ½ in [0, 1], but at 0 in [-1, 1], where every token writes over all that its key held.
+
     `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm or scale, so that
     weights which are set, not learned, can be exact.
     """
@@ -52,6 +55,7 @@ class DeltaNet(LinearMixer):
         key_norm: bool = True,
         output_gate: bool = False,
         learn_initial_state: bool = False,
+        first_eigenvalue: float | None = None,
         bare: bool = False,
         norm_eps: float = 1e-5,
         backend: str = "auto",
@@ -71,7 +75,9 @@ class DeltaNet(LinearMixer):
         self._widths = widths
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
-        self.beta_proj = nn.Linear(d_model, heads * householders, bias=False)
+        self.beta_proj = nn.Linear(d_model, heads * householders, bias=first_eigenvalue is not None)
+        if first_eigenvalue is not None:
+            nn.init.constant_(self.beta_proj.bias, (widened_from or eigenvalues).beta_logit(first_eigenvalue))
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads * householders)
         if gate is not None:
             gates = heads * key_dim if gate_per_channel else heads

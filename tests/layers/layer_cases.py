@@ -38,7 +38,7 @@ LINEAR = [
     ("s4d", {"state_size": 4, "eigenvalues": DISK}),
     ("s4d", {"state_size": 2, "eigenvalues": RING, "learn_initial_state": True}),
     ("deltanet", {"heads": 3, "eigenvalues": NARROW}),
-    ("deltanet", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "learn_initial_state": True}),
+    ("deltanet", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "learn_initial_state": True, "first_eigenvalue": 0.5}),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 3, "gate": WIDE, "output_gate": True}),
     ("deltanet", {"heads": 2, "eigenvalues": ODD, "gate": NARROW, "key_dim": 5, "value_dim": 3, "conv": 2}),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 2, "gate": NARROW, "conv": 0, "bare": True}),

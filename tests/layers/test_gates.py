@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from eigentrack.layers import DeltaNet, LinearMixer
+from eigentrack.spectrum import EigenRange
 from tests.layers.layer_cases import D_MODEL, LINEAR, build, case_name
 
 every_linear_layer = pytest.mark.parametrize(("name", "options"), LINEAR, ids=case_name)
@@ -53,6 +54,19 @@ def test_under_autocast_no_eigenvalue_is_named_outside_of_the_range(householders
     assert named.real.min() < -0.99
     assert named.abs().max() < 1 + 1e-5
     assert torch.linalg.matrix_norm(matrices, ord=2).max() < 1 + 1e-5
+
+
+@pytest.mark.parametrize(("low", "high", "first"), [(-1, 1, 0.5), (0, 1, 0.9), (-1, 1, None), (0, 1, None)])
+def test_eigenvalues_start_where_they_are_asked_to(low: float, high: float, first: float | None) -> None:
+    mixer = DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(low, high), first_eigenvalue=first)
+    with torch.no_grad():
+        found = mixer.gates(torch.zeros(1, 3, D_MODEL))["beta"]
+    torch.testing.assert_close(1 - found, torch.full_like(found, (low + high) / 2 if first is None else first))
+
+
+def test_an_eigenvalue_starts_inside_of_its_range() -> None:
+    with pytest.raises(ValueError, match=r"eigenvalue -0\.5 must lie inside of \[0, 1\]"):
+        DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(0, 1), first_eigenvalue=-0.5)
 
 
 def test_delta_net_names_beta_and_gate() -> None:

@@ -15,7 +15,13 @@ from eigentrack.spectrum import EigenRange
 Values = Mapping[str, Any]
 BOTH_RANGES = {False: EigenRange(0, 1), True: EigenRange(-1, 1)}  # by a peer's switch for negative eigenvalues
 # options that no peer has
-OURS_ALONE = {"learn_initial_state": False, "bare": False, "widened_from": None, "gate_per_channel": False}
+OURS_ALONE = {
+    "learn_initial_state": False,
+    "bare": False,
+    "widened_from": None,
+    "gate_per_channel": False,
+    "first_eigenvalue": None,
+}
 
 
 @dataclass(frozen=True)
