@@ -35,7 +35,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "deltanet": {"mixer": "deltanet", "mixer_options": {"heads": 4}, "d_model": 512, "layers": 8, "mlp_width": 1408},
     "mamba": {"mixer": "mamba", "d_model": 512, "layers": 15, "mlp_width": 0},
 }
-RANGES = {"[0, 1]": [0.0, 1.0], "[-1, 1]": [-1.0, 1.0]}
+FROM_HALF = "[-1, 1] from ½"  # DeltaNet's eigenvalues start where those of [0, 1] do
+RANGES = {"[0, 1]": [0.0, 1.0], "[-1, 1]": [-1.0, 1.0], FROM_HALF: [-1.0, 1.0]}
+COLOURS = {"[0, 1]": "tab:orange", "[-1, 1]": "tab:blue", FROM_HALF: "tab:green"}
 TEXTS = {"validation": "held-out code", "math": "mathematics", "prose": "technical prose"}
 TRAINING = {
     "batch": 32,
@@ -59,9 +61,12 @@ class Twin:
     seed: int
 
     def config(self, corpus: str, steps: int) -> LanguageRunConfig:
+        model = {**MODELS[self.model], "eigenvalues": RANGES[self.range], "tie_embeddings": True}
+        if self.range == FROM_HALF:
+            model["mixer_options"] = {**model["mixer_options"], "first_eigenvalue": 0.5}
         values = {
             "corpus": corpus,
-            "model": {**MODELS[self.model], "eigenvalues": RANGES[self.range], "tie_embeddings": True},
+            "model": model,
             "training": {**TRAINING, "steps": steps, "seed": self.seed},
             "validate_every": 200,
             "telemetry_every": 200,
@@ -72,7 +77,8 @@ class Twin:
     @property
     def folder(self) -> str:
         low, high = RANGES[self.range]
-        return f"{self.model}_{low:g}_{high:g}-seed-{self.seed}"
+        start = "-from-half" if self.range == FROM_HALF else ""
+        return f"{self.model}_{low:g}_{high:g}{start}-seed-{self.seed}"
 
 
 def train_and_test(twin: Twin, corpus: str, steps: int, runs: Path, device: str) -> dict[str, Any]:
@@ -177,11 +183,10 @@ def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
         for axes, (split, label) in zip(row, TEXTS.items(), strict=True):
             for result in (result for result in results if result["model"] == model):
                 buckets = result["perplexity"][split]["buckets"]
-                colour = "tab:blue" if result["range"] == "[-1, 1]" else "tab:orange"
                 axes.plot(
                     [bucket["last"] for bucket in buckets],
                     [bucket["perplexity"] for bucket in buckets],
-                    color=colour,
+                    color=COLOURS[result["range"]],
                     alpha=0.8,
                     label=f"{result['range']}, seed {result['seed']}",
                 )
@@ -204,7 +209,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results"))
     given = parser.parse_args()
     seeds = [int(seed) for seed in given.seeds.split(",")]
-    twins = [Twin(model, kind, seed) for model in given.models.split(",") for seed in seeds for kind in RANGES]
+    models = given.models.split(",")
+    twins = [
+        Twin(model, kind, seed)
+        for model in models
+        for seed in seeds
+        for kind in RANGES
+        if (model, kind) != ("mamba", FROM_HALF)
+    ]
     start = time.perf_counter()
     with multiprocessing.get_context("spawn").Pool(given.jobs, maxtasksperchild=1) as pool:
         jobs = [(twin, given.corpus, given.steps, given.runs, given.device) for twin in twins]

@@ -75,9 +75,10 @@ class DeltaNet(LinearMixer):
         self._widths = widths
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
-        self.beta_proj = nn.Linear(d_model, heads * householders, bias=first_eigenvalue is not None)
-        if first_eigenvalue is not None:
-            nn.init.constant_(self.beta_proj.bias, (widened_from or eigenvalues).beta_logit(first_eigenvalue))
+        self.beta_proj = nn.Linear(d_model, heads * householders, bias=False)
+        if first_eigenvalue is not None:  # put in place, not drawn: all other weights start as they do without it
+            start = (widened_from or eigenvalues).beta_logit(first_eigenvalue)
+            self.beta_proj.bias = nn.Parameter(torch.full((heads * householders,), start))
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads * householders)
         if gate is not None:
             gates = heads * key_dim if gate_per_channel else heads
