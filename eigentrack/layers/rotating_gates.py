@@ -44,7 +44,7 @@ class TurnProjection(nn.Linear):
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch P"]:
         dtype = state_dtype(x)
         with torch.autocast(x.device.type, enabled=False):
-            return F.linear(x.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
+            return F.linear(x.to(dtype), self.weight.to(dtype)) + self.bias.to(dtype)
 
 
 def optional_turns(eigenvalues: Eigenvalues, inputs: int, groups: int, name: str, channels: int) -> TurnProjection | None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from eigentrack.layers.rotating_gates import TurnProjection
 from eigentrack.lm.loss import LanguageLoss
 
 
@@ -61,10 +62,12 @@ def join_world(device: str) -> Iterator[World]:
 def share_out(loss: LanguageLoss, world: World, computed_in: torch.dtype) -> None:
     """Each process keeps its part of every parameter, in float32 on its device; a block is whole, rounded, only while it runs.
 
-    Gradients are summed in float32.
+    Angles are never rounded, and gradients are summed in float32.
     """
     policy = MixedPrecisionPolicy(param_dtype=computed_in, reduce_dtype=torch.float32)
     mesh = distributed.device_mesh.init_device_mesh(world.device.type, (world.ranks,))
+    for angles in [module for module in loss.modules() if isinstance(module, TurnProjection)]:
+        fully_shard(angles, mesh=mesh, mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False))
     for block in loss.model.blocks:
         fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(loss, mesh=mesh, mp_policy=policy)
