@@ -76,11 +76,15 @@ def mentioned_commands(page: Path) -> list[Command]:
 
 
 def shows(shown: tuple[str, ...], output: str) -> bool:
-    """The lines stand in the output, in this order; `...` is anything, and spaces and line breaks do not count."""
-    text, place = "".join(output.split()), 0
-    for piece in ("".join(piece.split()) for line in shown for piece in line.split("...")):
+    """The lines stand in the output, in this order; `...` is anything; spaces, line breaks and a table's lines do not count."""
+    text, place = _bare(output), 0
+    for piece in (_bare(piece) for line in shown for piece in line.split("...")):
         found = text.find(piece, place)
         if found < 0:
             return False
         place = found + len(piece)
     return True
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[\s\u2500-\u257f]", "", text)
