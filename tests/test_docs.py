@@ -39,6 +39,7 @@ MOST_STEPS = 50  # of a training that is run
 LANGUAGE_MODELS = "docs/how_to/language_models.md"
 TRAIN_LANGUAGE_MODELS = "docs/how_to/train_language_models.md"
 EXTEND = "docs/how_to/extend.md"
+LONG_SESSIONS = ("demo", "reproduce", "train")
 TESTED_APART = (LANGUAGE_MODELS, TRAIN_LANGUAGE_MODELS, EXTEND)
 CONFORMANCE = (
     conformance.test_steps_equal_forward,
@@ -105,6 +106,34 @@ def test_the_page_runs_as_printed(page: str) -> None:
 def test_after_the_demo_the_readme_looks_inside_its_models() -> None:
     run_command(Command(("demo",)))
     run_page("README.md", lambda command: command.arguments[0] in READERS and is_cheap(command))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/eigenvalues.md", *(f"docs/how_to/{name}.md" for name in LONG_SESSIONS)])
+def test_what_takes_long_runs_as_well_when_it_is_cut(page: str) -> None:
+    """What the page shows is of the whole command, and is not compared."""
+    blocks = list(code_blocks(PAGES[page]))
+    for block in blocks:
+        if block.language == "yaml":
+            Path("run.yaml").write_text(re.sub(r"steps: \d+", "steps: 20", block.text))
+    for block in blocks:
+        for command in commands(block):
+            if command.arguments[0] in ("train", "evaluate", "reproduce", "demo"):
+                run_command(Command(cut(command.arguments)))
+
+
+def cut(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Few steps, the smallest budget, no GPU."""
+    changed = list(arguments)
+    for flag, value in (("--device", "cpu"), ("--budget", "smoke"), ("--jobs", "2"), ("--precision", "float32")):
+        if flag in changed:
+            changed[changed.index(flag) + 1] = value
+    changed = [argument for argument in changed if argument != "--compile"]
+    if changed[0] == "train" and not {"--resume", "--config"} & set(changed):
+        steps = ["--steps", str(MOST_STEPS)]
+        place = changed.index("--steps") if "--steps" in changed else len(changed)
+        changed[place : place + 2] = steps
+    return tuple(changed)
 
 
 @every_page
