@@ -47,7 +47,7 @@ EXPERIMENT = Experiment(
             training=replace(SHORT.training, steps=1000, batch=32, warmup=50),
             rates=(1e-2, 3e-3),
             pilot=True,
-        ),  # 72 cells, half an hour on two cores
+        ),  # 72 cells
         "paper": PAPER,
     },
     cells=_cells,

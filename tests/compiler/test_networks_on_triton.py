@@ -33,12 +33,13 @@ def test_under_the_interpreter() -> None:
 @runs_kernels
 @pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning")  # in the interpreter
 @pytest.mark.parametrize("length", [150, *([10_000] if DEVICE == "cuda" else [])])
+@pytest.mark.parametrize("batch", [1, 3, 64] if DEVICE == "cuda" else [2])
 @pytest.mark.parametrize(("name", "architecture"), NETWORKS)
-def test_long_words(name: str, architecture: str, length: int) -> None:
+def test_long_words(name: str, architecture: str, batch: int, length: int) -> None:
     dfa = language(name)
     network = compiled(dfa, architecture, "bfloat16" if DEVICE == "cuda" else "float32")
     rng = random.Random(length)
-    words = [random_word(rng, dfa, length) for _ in range(2)]
+    words = [random_word(rng, dfa, length) for _ in range(batch)]
     tokens = torch.tensor([network.alphabet.tokens([dfa.letters.index(letter) for letter in word]) for word in words])
     with torch.no_grad():
         logits, _ = on_backend(network.model, "triton").to(DEVICE)(tokens.to(DEVICE))
