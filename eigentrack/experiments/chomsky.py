@@ -39,7 +39,7 @@ PAPER = Settings(
 )
 SHORT = replace(
     PAPER,
-    training=replace(PAPER.training, steps=5000, batch=128, warmup=500, precision="bfloat16"),
+    training=replace(PAPER.training, steps=10_000, batch=128, warmup=1000),
     rates=(1e-2, 1e-3),
     pilot=True,
     validate_every=2500,
