@@ -90,6 +90,8 @@ class Column:
 
 def _horizon(runs: Sequence[CellResult]) -> str:
     reach, longest = statistics.median(run.scores.horizon for run in runs), max(run.scores.longest for run in runs)
+    if longest == 0:  # all diverged
+        return "–"
     return f"≥ {longest:,}" if reach == longest else f"{reach:,.0f}"
 
 

@@ -1,4 +1,7 @@
-"""Figure 6 of the workshop version (its appendix E.3.2): addition modulo 60, with 1 and with 2 tokens an element, by length."""
+"""Figure 6 of the workshop version (its appendix E.3.2): addition modulo 60, with 1 and with 2 tokens an element, by length.
+
+Beside the paper's models one whose gates turn, which counts modulo anything with a diagonal matrix.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from collections.abc import Sequence
 
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.curve_plot import plot_sequence_accuracy
-from eigentrack.experiments.experiment import DEAD_BY, HORIZON, Experiment, Settings, grid
+from eigentrack.experiments.experiment import DEAD_BY, HORIZON, Experiment, Series, Settings, grid
+from eigentrack.experiments.open_questions import DISK, layer
 from eigentrack.experiments.word_problems import DIFFERENCES, SCORE, SETTINGS, group_panel, linear_series
 
 ONE, TWO = "Z60, 1 token an element", "Z60, 2 tokens an element"
@@ -14,7 +18,8 @@ PANELS = (group_panel(ONE, "Z60"), group_panel(TWO, "Z60", tokens=2))
 
 
 def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
-    return grid("z60", PANELS, linear_series(settings), settings, seeds)
+    rival = Series("GLA, disk, 5 blocks", {**layer("gla", DISK, heads=settings.heads), "layers": 5})
+    return grid("z60", PANELS, [*linear_series(settings), rival], settings, seeds)
 
 
 PAPER_VALUES = {

@@ -1,6 +1,6 @@
 """Does a Householder factor with a diagonal gate learn what neither learns alone?
 
-    diagonal   A = diag(a)                            GLA
+    diagonal   A = diag(a)                            GLA, a in [-1, 1] or in the unit disk
     GH         A = Π_j (I - b_j k_j k_jᵀ)             DeltaNet, n = 1 and 2
     gated GH   A = g Π_j (I - b_j k_j k_jᵀ)           gated DeltaNet, g in [0, 1] for each head
     KDA        A = Π_j (I - b_j k_j k_jᵀ) diag(g)     DeltaNet with a gate for each channel, in [-1, 1] or [0, 1]
@@ -21,6 +21,7 @@ from eigentrack.experiments.constant_answer import constant_column
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import HORIZON, Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.open_questions import (
+    DISK,
     NARROW,
     PAPER,
     SHORT,
@@ -56,6 +57,7 @@ PANELS = (
 def _series(heads: int) -> tuple[Series, ...]:
     models = {
         "diagonal (GLA)": layer("gla", WIDE, heads=heads),
+        "diagonal, disk (GLA)": layer("gla", DISK, heads=heads),
         "GH, n = 1": layer("deltanet", WIDE, heads=heads),
         "GH, n = 2": layer("deltanet", WIDE, heads=heads, householders=2),
         "gated GH, n = 1": layer("deltanet", WIDE, heads=heads, gate=NARROW),

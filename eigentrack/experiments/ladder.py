@@ -1,4 +1,4 @@
-"""Theory against practice: languages of growing complexity × six architectures, verdict and trained horizon side by side.
+"""Theory against practice: languages of growing complexity × seven architectures, verdict and trained horizon side by side.
 
 The ladder goes up in states, then in groups: star-free languages (flip-flops, brackets that nest), counters, groups that are
 solvable, and groups that are not. Two layers without a convolution throughout.
@@ -16,6 +16,7 @@ from eigentrack.experiments.experiment import Experiment, Score, Series, Setting
 from eigentrack.experiments.horizon_map import MARKS, plot_horizons
 from eigentrack.experiments.hybrids import rarely_reset
 from eigentrack.experiments.open_questions import (
+    DISK,
     NARROW,
     PAPER,
     REACH,
@@ -64,6 +65,7 @@ def _series(heads: int) -> tuple[Series, ...]:
     models = {
         "Mamba [0, 1]": layer("mamba", NARROW),
         "Mamba [-1, 1]": layer("mamba", WIDE),
+        "GLA, disk": layer("gla", DISK, heads=heads),
         "DeltaNet [0, 1]": layer("deltanet", NARROW, heads=heads),
         "DeltaNet [-1, 1]": layer("deltanet", WIDE, heads=heads),
         "DeltaProduct, n = 2, [-1, 1]": layer("deltanet", WIDE, heads=heads, householders=2),

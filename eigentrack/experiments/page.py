@@ -59,7 +59,7 @@ def _facts(report: Report) -> list[str]:
         "learning rates": rates + how,
         "seeds": ", ".join(map(str, report.seeds)),
         "cells": f"{report.finished} of {report.cells} finished" + (so_far if report.outcome.unfinished else ""),
-        "time": f"{report.wall_seconds:,.0f} s for this call; {total:,.0f} s summed over all cells",
+        "time": f"{total:,.0f} s summed over all cells; {report.wall_seconds:,.0f} s for this call (only missing cells run)",
     }
     return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items())]
 

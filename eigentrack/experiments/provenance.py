@@ -20,7 +20,7 @@ NOT_RECORDED = "not recorded"  # by results that are older than this record of t
 def provenance() -> dict[str, str]:
     """Of this call."""
     return {
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": " ".join([_program(), *sys.argv[1:]]),
         "commit": _commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "hardware": _hardware(torch.cuda.is_available()),
@@ -31,6 +31,11 @@ def provenance() -> dict[str, str]:
 def origin(device: str) -> dict[str, str]:
     """Of a result, which carries it along: its report may be written elsewhere, and later."""
     return {"hardware": _hardware(device.startswith("cuda")), "commit": _commit(), "versions": _versions()}
+
+
+def _program() -> str:
+    name = Path(sys.argv[0]).name
+    return "eigentrack" if name == "__main__.py" else name
 
 
 def _versions() -> str:

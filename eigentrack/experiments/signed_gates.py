@@ -1,5 +1,7 @@
 """Gates below zero in layers whose kernels knew only their logarithms: GLA, Mamba-2 and mLSTM in both ranges.
 
+The rival turns instead of flipping: GLA with gates in the unit disk.
+
 Parity takes one flip; a walk on a cycle of four, and Z4 with all its elements as letters, take two layers of flips.
 """
 
@@ -12,7 +14,7 @@ from eigentrack.experiments import chomsky
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import HORIZON, Experiment, Panel, Series, Settings, grid
-from eigentrack.experiments.open_questions import NARROW, PAPER, SHORT, SMOKE, WIDE, group_panel, layer
+from eigentrack.experiments.open_questions import DISK, NARROW, PAPER, SHORT, SMOKE, WIDE, group_panel, layer
 from eigentrack.experiments.theory import Theory
 
 PANELS = (
@@ -24,11 +26,13 @@ LAYERS = {"GLA": "gla", "Mamba-2": "mamba2", "mLSTM": "mlstm"}
 
 
 def _series(heads: int) -> tuple[Series, ...]:
-    return tuple(
+    rival = Series("GLA, disk", {**layer("gla", DISK, heads=heads), "layers": 2})
+    signed = (
         Series(f"{label} [{low:g}, {high:g}]", {**layer(mixer, [low, high], heads=heads), "layers": 2})
         for label, mixer in LAYERS.items()
         for low, high in (NARROW, WIDE)
     )
+    return (*signed, rival)
 
 
 def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
@@ -37,7 +41,7 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
 
 EXPERIMENT = Experiment(
     name="signed_gates",
-    title="Signed gates in GLA, Mamba-2 and mLSTM, two layers",
+    title="Signed gates in GLA, Mamba-2 and mLSTM, two layers, beside gates that turn",
     source="none: the paper widens Mamba and DeltaNet alone, for the kernels of the others compute gates as logarithms",
     settings={
         "smoke": SMOKE,
@@ -47,7 +51,7 @@ EXPERIMENT = Experiment(
             training=replace(SHORT.training, steps=1000, batch=32, warmup=50),
             rates=(1e-2, 3e-3),
             pilot=True,
-        ),  # 72 cells
+        ),
         "paper": PAPER,
     },
     cells=_cells,

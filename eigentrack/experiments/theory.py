@@ -22,7 +22,7 @@ from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.registry import make_task
 
 DIAGONAL = ("mamba", "mamba2", "gla")
-OF_THE_SAME_NAME = ("mlstm", "rwkv7", "dense", "slstm", "lstm", "attention")
+OF_THE_SAME_NAME = ("mlstm", "rwkv7", "ttt", "dense", "slstm", "lstm", "attention")
 
 
 @dataclass(frozen=True)

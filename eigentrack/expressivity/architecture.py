@@ -22,12 +22,13 @@ LAYERS = {
     "gated-deltanet": "gated DeltaNet",
     "channel-gated-deltanet": "DeltaNet with channel gates (KDA)",
     "rwkv7": "RWKV-7",
+    "ttt": "TTT-Linear",
     "dense": "dense matrices, PD-SSM",
     "attention": "transformer",
     "slstm": "sLSTM",
     "lstm": "LSTM, Elman",
 }
-LINEAR = frozenset(LAYERS) - {"attention", "slstm", "lstm"}
+LINEAR = frozenset(LAYERS) - {"ttt", "attention", "slstm", "lstm"}
 WITH_RANGE = frozenset({"diagonal", "open-diagonal", "mlstm", "deltanet", "gated-deltanet", "channel-gated-deltanet", "rwkv7"})
 WITH_FACTORS = frozenset({"deltanet", "gated-deltanet", "channel-gated-deltanet"})
 
@@ -142,6 +143,7 @@ STANDARD: tuple[Architecture, ...] = (
     Architecture("rwkv7", _FORGET),
     Architecture("rwkv7", _FLIP, layers=1),
     Architecture("rwkv7", _FLIP),
+    Architecture("ttt"),
     Architecture("dense", layers=1),
     Architecture("dense", precision="robust"),
     Architecture("attention"),

@@ -1,4 +1,4 @@
-"""Verdicts on dense matrices, on non-linear recurrences, on transformers, and on robust linear systems of any kind."""
+"""Verdicts on dense matrices, non-linear recurrences, TTT-Linear and transformers, and on robust linear systems of any kind."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ def nonlinear(question: Question) -> Verdict:
         proved(f"{GRAZZI}, appendix B.3") + f"; {stated(MERRILL)}, Theorem 5.1",
         "finite precision",
         "one layer: the recurrence applies the transition function itself",
+    )
+
+
+def ttt(question: Question) -> Verdict:
+    """Neither the theorems on linear recurrences nor those on free non-linear ones speak of it."""
+    return question.unknown(
+        "the gradient passes through a norm: no matrix is its transition, nor is its update a free function"
     )
 
 

@@ -11,7 +11,7 @@ from eigentrack.expressivity.architecture import STANDARD, Architecture
 from eigentrack.expressivity.diagonal_rules import complex_diagonal, diagonal, mlstm, open_diagonal, s4d, s4d_mamba
 from eigentrack.expressivity.householder_rules import householder
 from eigentrack.expressivity.low_rank_rules import channel_gated, rwkv7
-from eigentrack.expressivity.other_rules import attention, dense, nonlinear, robust
+from eigentrack.expressivity.other_rules import attention, dense, nonlinear, robust, ttt
 from eigentrack.expressivity.question import Question
 from eigentrack.expressivity.sources import derived
 from eigentrack.expressivity.verdict import Verdict
@@ -27,6 +27,7 @@ RULES: dict[str, Callable[[Question], Verdict]] = {
     "gated-deltanet": householder,
     "channel-gated-deltanet": channel_gated,
     "rwkv7": rwkv7,
+    "ttt": ttt,
     "dense": dense,
     "attention": attention,
     "slstm": nonlinear,

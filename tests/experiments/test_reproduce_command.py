@@ -63,7 +63,7 @@ def test_failed_cells_are_exit_code_one(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("eigentrack.experiments.sweep.run_locally", gives_up)
     result = CliRunner().invoke(app, ["reproduce", "figure6", "--out", str(tmp_path)])
     assert result.exit_code == 1
-    assert "12 failed, 0 unfinished; the same command goes on" in result.stderr
+    assert "14 failed, 0 unfinished; the same command goes on" in result.stderr
     assert "it is tried again" in result.stderr
     assert "`z60/Z60_1_token_an_element/DeltaNet_0_1_1_block/rate-0.001-seed-0`: gone" in (tmp_path / "figure6.md").read_text()
 
@@ -79,6 +79,6 @@ def test_several_names_are_reported_one_by_one(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("eigentrack.experiments.sweep.run_locally", gives_up)
     result = CliRunner().invoke(app, ["reproduce", "figure6", "signed_gates", "--out", str(tmp_path)])
     assert result.exit_code == 1
-    assert [count for count in swept if count] == [12 + 18]  # together, and what had failed not again
+    assert [count for count in swept if count] == [14 + 21]  # together, and what had failed not again
     assert "30 failed, 0 unfinished" in result.stderr
     assert {path.name for path in tmp_path.glob("*.md")} == {"figure6.md", "signed_gates.md"}
