@@ -1,6 +1,6 @@
 """A whole training step of the paper's language models on a GPU: ours beside the peers', in one run.
 
-    python benchmarks/lm_step.py [--settings 340m-b8,340m-b32,1.3b-b8,370m-b8] [--contenders 'ours;flash'] [--out FILE]
+    python benchmarks/lm_step.py [--settings 340m-b8,340m-b32,1.3b-b8,370m-b8] [--contenders 'ours*;flash*'] [--out FILE]
 
 All keep weights, sums of gradients and AdamW's moments in float32, compute in bfloat16, clip, and learn from rows of 2048
 random tokens. Medians by device events; the peak of allocated memory is that of the contender's whole life. Utilisation is a
@@ -15,6 +15,7 @@ written as soon as it is measured; a setting that is run again replaces its rows
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import gc
 import json
 import statistics
@@ -236,7 +237,7 @@ def best(rows: dict[str, dict[str, Any]], is_ours: bool) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description="training steps of language models on a GPU")
     parser.add_argument("--settings", default=",".join(SETTINGS), help="of " + ", ".join(SETTINGS))
-    parser.add_argument("--contenders", default="", help="semicolons between names or beginnings of names; default: all")
+    parser.add_argument("--contenders", default="*", help="semicolons between names, in which * stands for anything")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path("results/lm_step.json"))
     arguments = parser.parse_args()
@@ -251,7 +252,7 @@ def main() -> None:
         rows: dict[str, dict[str, Any]] = {}
         stored[name] = {"peak_tflops": peak_rate / 1e12, "provenance": provenance(), "rows": rows}
         for contender, make in contenders.items():
-            if contender.startswith(wanted):
+            if any(fnmatch.fnmatch(contender, name) for name in wanted):
                 rows[contender] = row(setting, make, arguments.rounds, peak_rate)
                 print(line(contender, rows[contender]), flush=True)
                 arguments.out.parent.mkdir(parents=True, exist_ok=True)
