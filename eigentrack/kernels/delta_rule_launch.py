@@ -6,7 +6,7 @@ initial_state [S, H, K, V] in float32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,10 +17,10 @@ from eigentrack.kernels.delta_rule_forward import prepare_kernel, walk_kernel
 from eigentrack.kernels.delta_rule_plan import Plan
 from eigentrack.kernels.delta_rule_short import short_backward_kernel, short_forward_kernel
 from eigentrack.kernels.delta_rule_step import step_kernel
+from eigentrack.kernels.direct_launch import launch
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     q: Tensor
     k: Tensor
     v: Tensor
@@ -32,38 +32,39 @@ class Inputs:
     def plan(self, save: bool) -> Plan:
         return Plan.of(self.q, self.k, self.v, self.gate, self.cu_seqlens, save)
 
+    def plan_of_symbols(self, save: bool) -> Plan:
+        return Plan.of_symbols(self.q, self.k, self.v, self.gate, self.cu_seqlens, save)
 
-@dataclass(frozen=True)
-class Saved:
+
+class Saved(NamedTuple):
     """What the backward pass reads again; None where it computes anew (short sequences), or where nobody asks."""
 
     inverse: Tensor | None  # [slots, H, C, C]
     scores: Tensor | None  # [slots, H, C, C]
     decays: Tensor | None  # [2, slots, H, C] from the chunk's start, to its end
     errors: Tensor | None  # [B, T, H, n, V] x = v - what was stored
-    states: Tensor | None  # [slots, H, K, V] at the start of each chunk
+    states: Tensor | None  # [slots, H, K, V] at the start of each chunk; of short sequences only those between chunks
 
     @staticmethod
     def allocate(plan: Plan, inputs: Inputs) -> Saved:
-        if plan.short or plan.step:
-            return Saved(None, None, None, None, None)
-
         def empty(used: bool, dtype: torch.dtype, *shape: int) -> Tensor | None:
             return inputs.q.new_empty(shape, dtype=dtype) if used else None
 
-        heads, rows = plan.heads, plan.rows
+        heads, rows, state = plan.heads, plan.rows, (plan.key_dim, plan.value_dim)
+        if plan.short or plan.step:
+            between = plan.save and plan.short and not plan.single
+            return Saved(None, None, None, None, empty(between, plan.operand, plan.sequences, heads, plan.chunks - 1, *state))
         starts = plan.save and (inputs.initial_state is not None or not plan.single)
         return Saved(
             inverse=empty(True, plan.operand, plan.slots, heads, rows, rows),
             scores=empty(True, plan.operand, plan.slots, heads, rows, rows),
             decays=empty(plan.gated, torch.float32, 2, plan.slots, heads, rows),
             errors=empty(plan.save, plan.operand, *inputs.v.shape),
-            states=empty(starts, plan.operand, plan.slots, heads, plan.key_dim, plan.value_dim),
+            states=empty(starts, plan.operand, plan.slots, heads, *state),
         )
 
 
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(NamedTuple):
     y: Tensor
     last_state: Tensor
     saved: Saved
@@ -78,8 +79,7 @@ class Outputs:
         )
 
 
-@dataclass(frozen=True)
-class Gradients:
+class Gradients(NamedTuple):
     dq: Tensor
     dk: Tensor
     dv: Tensor
@@ -101,53 +101,52 @@ def forward(inputs: Inputs, save: bool) -> Outputs:
 
 def _forward(inputs: Inputs, plan: Plan) -> Outputs:
     out = Outputs.allocate(plan, inputs)
-    pairs, shared = plan.sequences * plan.heads, plan.constants()
-    has_initial = inputs.initial_state is not None
+    q, k, v, beta, gate, initial_state, _ = inputs
+    pairs, kept, has_initial = plan.sequences * plan.heads, out.saved, initial_state is not None
     if plan.step:
-        settings = plan.step_settings()
-        step_kernel[(pairs * -(-plan.value_dim // settings["BV"]),)](
-            *(inputs.q, inputs.k, inputs.v, inputs.beta, inputs.gate, inputs.initial_state, out.y, out.last_state),
-            N=plan.factors,
-            K=plan.key_dim,
-            V=plan.value_dim,
-            BK=plan.key_block,
-            GATED=plan.gated,
-            INITIAL=has_initial,
-            **settings,
+        launch(
+            *(plan.compiled, step_kernel, pairs * -(-plan.value_dim // plan.step_settings["BV"])),
+            (q, k, v, beta, gate, initial_state, out.y, out.last_state),
+            lambda: {
+                **{"N": plan.factors, "K": plan.key_dim, "V": plan.value_dim, "BK": plan.key_block},
+                **{"GATED": plan.gated, "INITIAL": has_initial},
+                **plan.step_settings,
+            },
         )
         return out
     if plan.short:
-        short_forward_kernel[(pairs,)](
-            *(inputs.q, inputs.k, inputs.v, inputs.beta, inputs.gate, inputs.initial_state, out.y, out.last_state),
-            *(plan.time, plan.heads),
-            **shared,
-            V=plan.value_dim,
-            BV=plan.value_block,
-            INITIAL=has_initial,
-            **plan.short_settings(),
+        launch(
+            *(plan.compiled, short_forward_kernel, pairs),
+            (q, k, v, beta, gate, initial_state, out.y, out.last_state, kept.states, plan.time, plan.heads),
+            lambda: {
+                **plan.constants,
+                **{"V": plan.value_dim, "BV": plan.value_block, "INITIAL": has_initial, "SAVE": kept.states is not None},
+                **plan.short_settings,
+            },
         )
         return out
-    table, kept = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots), out.saved
+    table = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots)
     from_start, to_end = _decays(kept)
-    prepare_kernel[(plan.slots * plan.heads,)](
-        *(inputs.q, inputs.k, inputs.beta, inputs.gate, kept.inverse, kept.scores, from_start, to_end),
-        *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
-        **shared,
-        PACKED=plan.packed,
-        **plan.prepare_settings(),
+    launch(
+        *(plan.compiled, prepare_kernel, plan.slots * plan.heads),
+        (
+            *(q, k, beta, gate, kept.inverse, kept.scores, from_start, to_end),
+            *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+        ),
+        lambda: {**plan.constants, "PACKED": plan.packed, **plan.prepare_settings},
     )
-    settings = plan.walk_settings()
-    walk_kernel[(pairs * -(-plan.value_dim // settings["BV"]),)](
-        *(inputs.q, inputs.k, inputs.v, inputs.beta, kept.inverse, kept.scores, from_start, to_end),
-        *(inputs.initial_state, out.y, out.last_state, kept.errors, kept.states),
-        *(table.bounds, table.chunk_starts, plan.time, plan.heads),
-        **shared,
-        V=plan.value_dim,
-        PACKED=plan.packed,
-        INITIAL=has_initial,
-        STATE=has_initial or not plan.single,
-        SAVE=plan.save,
-        **settings,
+    launch(
+        *(plan.compiled, walk_kernel, pairs * -(-plan.value_dim // plan.walk_settings["BV"])),
+        (
+            *(q, k, v, beta, kept.inverse, kept.scores, from_start, to_end, initial_state),
+            *(out.y, out.last_state, kept.errors, kept.states, table.bounds, table.chunk_starts, plan.time, plan.heads),
+        ),
+        lambda: {
+            **plan.constants,
+            **{"V": plan.value_dim, "PACKED": plan.packed, "INITIAL": has_initial, "SAVE": plan.save},
+            **{"STATE": has_initial or not plan.single},
+            **plan.walk_settings,
+        },
     )
     return out
 
@@ -155,61 +154,65 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
 def backward(inputs: Inputs, saved: Saved, dy: Tensor, dlast_state: Tensor | None) -> Gradients:
     plan = inputs.plan(save=True)
     out = Gradients.allocate(plan, inputs)
-    pairs, shared = plan.sequences * plan.heads, plan.constants()
-    has_initial, has_last = inputs.initial_state is not None, dlast_state is not None
+    q, k, v, beta, gate, initial_state, _ = inputs
+    pairs = plan.sequences * plan.heads
+    has_initial, has_last = initial_state is not None, dlast_state is not None
     if plan.short:
-        short_backward_kernel[(pairs,)](
-            *(inputs.q, inputs.k, inputs.v, inputs.beta, inputs.gate, inputs.initial_state, dy, dlast_state),
-            *(out.dq, out.dk, out.dv, out.dbeta, out.dgate, out.dinitial_state, plan.time, plan.heads),
-            **shared,
-            V=plan.value_dim,
-            BV=plan.value_block,
-            INITIAL=has_initial,
-            LAST=has_last,
-            **plan.short_settings(),
+        launch(
+            *(plan.compiled, short_backward_kernel, pairs),
+            (q, k, v, beta, gate, initial_state, dy, dlast_state, *out, saved.states, plan.time, plan.heads),
+            lambda: {
+                **plan.constants,
+                **{"V": plan.value_dim, "BV": plan.value_block, "INITIAL": has_initial, "LAST": has_last},
+                **plan.short_settings,
+            },
         )
         return out
     table = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots)
     from_start, to_end = _decays(saved)
     states = (plan.slots, plan.heads, plan.key_dim, plan.value_dim)
-    dstates = inputs.q.new_empty(states, dtype=plan.operand) if has_last or not plan.single else None
-    settings = plan.walk_settings()
-    walk_back_kernel[(pairs * -(-plan.value_dim // settings["BV"]),)](
-        *(inputs.q, inputs.k, inputs.beta, saved.inverse, saved.scores, from_start, to_end, dy, dlast_state),
-        *(out.dv, dstates, out.dinitial_state, table.bounds, table.chunk_starts, plan.time, plan.heads),
-        **shared,
-        V=plan.value_dim,
-        PACKED=plan.packed,
-        INITIAL=has_initial,
-        LAST=has_last,
-        DSTATE=has_last or not plan.single,
-        **settings,
+    dstates = q.new_empty(states, dtype=plan.operand) if has_last or not plan.single else None
+    launch(
+        *(plan.compiled, walk_back_kernel, pairs * -(-plan.value_dim // plan.walk_settings["BV"])),
+        (
+            *(q, k, beta, saved.inverse, saved.scores, from_start, to_end, dy, dlast_state),
+            *(out.dv, dstates, out.dinitial_state, table.bounds, table.chunk_starts, plan.time, plan.heads),
+        ),
+        lambda: {
+            **plan.constants,
+            **{"V": plan.value_dim, "PACKED": plan.packed, "INITIAL": has_initial, "LAST": has_last},
+            **{"DSTATE": dstates is not None},
+            **plan.walk_settings,
+        },
     )
     dpairs, dstart = None, None
     if plan.gated:
-        dpairs = inputs.q.new_empty(plan.slots, plan.heads, plan.rows, plan.rows, dtype=torch.float32)
-        dstart = inputs.q.new_empty(plan.slots, plan.heads, plan.rows, dtype=torch.float32)
-    gradients_kernel[(plan.slots * plan.heads,)](
-        *(inputs.q, inputs.k, inputs.beta, inputs.gate, saved.errors, saved.states, dy, out.dv, dstates),
-        *(out.dq, out.dk, out.dbeta, dpairs, dstart),
-        *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
-        **shared,
-        V=plan.value_dim,
-        PACKED=plan.packed,
-        STATE=has_initial or not plan.single,
-        DSTATE=has_last or not plan.single,
-        **plan.gradients_settings(),
+        dpairs = q.new_empty(plan.slots, plan.heads, plan.rows, plan.rows, dtype=torch.float32)
+        dstart = q.new_empty(plan.slots, plan.heads, plan.rows, dtype=torch.float32)
+    launch(
+        *(plan.compiled, gradients_kernel, plan.slots * plan.heads),
+        (
+            *(q, k, beta, gate, saved.errors, saved.states, dy, out.dv, dstates, out.dq, out.dk, out.dbeta, dpairs, dstart),
+            *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+        ),
+        lambda: {
+            **plan.constants,
+            **{"V": plan.value_dim, "PACKED": plan.packed},
+            **{"STATE": saved.states is not None, "DSTATE": dstates is not None},
+            **plan.gradients_settings,
+        },
     )
     if plan.gated:
-        settings = plan.gates_settings()
-        gates_kernel[(plan.slots * plan.heads * (plan.rows // settings["BT"]),)](
-            *(inputs.gate, dpairs, dstart, out.dgate),
-            *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
-            N=plan.factors,
-            C=plan.rows,
-            PACKED=plan.packed,
-            PRECISION=shared["PRECISION"],
-            **settings,
+        launch(
+            *(plan.compiled, gates_kernel, plan.slots * plan.heads * (plan.rows // plan.gates_settings["BT"])),
+            (
+                *(gate, dpairs, dstart, out.dgate),
+                *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+            ),
+            lambda: {
+                **{"N": plan.factors, "C": plan.rows, "PACKED": plan.packed, "PRECISION": plan.constants["PRECISION"]},
+                **plan.gates_settings,
+            },
         )
     return out
 

@@ -7,13 +7,17 @@ C rows a chunk: C // n tokens of n factors each. A slot is the place of one chun
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
 import torch
 import triton.language as tl
 from torch import Tensor
 
+from eigentrack.kernels.direct_launch import Compiled
+
 LONGEST_CHUNK = 64
+LONGEST_SHORT_CHUNK = 32  # of the kernels that hold all in the registers of two warps
 SHORTEST_CHUNK = 16  # tensor cores want at least 16 rows
 PROGRAMS_WANTED = 128  # about one for each multiprocessor
 WIDEST_SHORT = {torch.bfloat16: 64, torch.float32: 16}  # of K and V, for the kernels that hold both whole; more spills badly
@@ -34,20 +38,13 @@ class Plan:
 
     @staticmethod
     def of(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Tensor | None, save: bool) -> Plan:
-        batch, time, heads, factors, key_dim = k.shape
-        half = all(x.dtype == torch.bfloat16 for x in (q, k, v))
-        return Plan(
-            sequences=batch if cu_seqlens is None else cu_seqlens.shape[0] - 1,
-            time=time,
-            heads=heads,
-            factors=factors,
-            key_dim=key_dim,
-            value_dim=v.shape[-1],
-            gated=gate is not None,
-            packed=cu_seqlens is not None,
-            operand=torch.bfloat16 if half else torch.float32,
-            save=save,
-        )
+        """Made once for all calls of the same sizes."""
+        return _kept(*_fields(q, k, v, gate, cu_seqlens, save))
+
+    @staticmethod
+    def of_symbols(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Tensor | None, save: bool) -> Plan:
+        """For torch.compile, whose sizes may be symbols: no table can keep those."""
+        return Plan(*_fields(q, k, v, gate, cu_seqlens, save))
 
     @cached_property
     def step(self) -> bool:
@@ -56,7 +53,7 @@ class Plan:
 
     @cached_property
     def short(self) -> bool:
-        """Every sequence fits into one chunk, and a program can hold all of its state."""
+        """Every sequence is a chunk or two, and a program can hold all of its state."""
         fits = self.time * self.factors <= LONGEST_CHUNK and max(self.key_dim, self.value_dim) <= WIDEST_SHORT[self.operand]
         return fits and not self.packed and not self.step
 
@@ -69,7 +66,7 @@ class Plan:
     def rows(self) -> int:
         if not (self.short or self.step):
             return LONGEST_CHUNK if self.half else LONGEST_CHUNK // 2
-        return max(SHORTEST_CHUNK, _power_of_two(self.time * self.factors))
+        return min(LONGEST_SHORT_CHUNK, max(SHORTEST_CHUNK, _power_of_two(self.time * self.factors)))
 
     @cached_property
     def tokens(self) -> int:
@@ -80,7 +77,12 @@ class Plan:
         """Enough for every chunk. How packed sequences fall into chunks is known only on the GPU, hence a bound there."""
         if self.packed:
             return self.time // self.tokens + self.sequences
-        return self.sequences * -(-self.time // self.tokens)
+        return self.sequences * self.chunks
+
+    @cached_property
+    def chunks(self) -> int:
+        """Of one sequence that is not packed."""
+        return -(-self.time // self.tokens)
 
     @cached_property
     def half(self) -> bool:
@@ -94,6 +96,12 @@ class Plan:
     def value_block(self) -> int:
         return max(16, _power_of_two(self.value_dim))
 
+    @cached_property
+    def compiled(self) -> Compiled:
+        """The kernels that were launched for this plan."""
+        return {}
+
+    @cached_property
     def constants(self) -> dict[str, object]:
         """The compile-time arguments that all kernels share."""
         return {
@@ -115,15 +123,21 @@ class Plan:
         """The registers of few warps hold a chunk; a few spills there cost less than the warps."""
         return self.half and not self.gated
 
+    @cached_property
     def step_settings(self) -> dict[str, int]:
         return {"BV": 16, "num_warps": 4}
 
+    @cached_property
     def short_settings(self) -> dict[str, int]:
-        return {"num_warps": 2, "num_stages": 1}
+        left = (self.time - (self.chunks - 1) * self.tokens) * self.factors
+        last = min(self.rows, max(SHORTEST_CHUNK, _power_of_two(left)))
+        return {"CHUNKS": self.chunks, "C_LAST": last, "num_warps": 2, "num_stages": 1}
 
+    @cached_property
     def prepare_settings(self) -> dict[str, int]:
         return {"num_warps": 2 if self._light else 4, "num_stages": 1}
 
+    @cached_property
     def walk_settings(self) -> dict[str, int]:
         """Narrow blocks of V where there are few sequences and heads: every block is a program that walks on its own."""
         if not self.half:
@@ -131,13 +145,25 @@ class Plan:
         programs = self.sequences * self.heads * -(-self.value_dim // 64)
         return {"BV": 64 if programs >= PROGRAMS_WANTED else 16, "num_warps": 4, "num_stages": 3}
 
+    @cached_property
     def gradients_settings(self) -> dict[str, int]:
         if not self.half:
             return {"BV": 16, "num_warps": 2, "num_stages": 1}
         return {"BV": 64, "num_warps": 4 if self._light else 8, "num_stages": 1}
 
+    @cached_property
     def gates_settings(self) -> dict[str, int]:
         return {"BT": 32, "num_warps": 4, "num_stages": 1}
+
+
+_kept = lru_cache(maxsize=1024)(Plan)
+
+
+def _fields(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Tensor | None, save: bool) -> tuple[Any, ...]:
+    batch, time, heads, factors, key_dim = k.shape
+    sequences = batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    operand = torch.bfloat16 if q.dtype == k.dtype == v.dtype == torch.bfloat16 else torch.float32
+    return sequences, time, heads, factors, key_dim, v.shape[-1], gate is not None, cu_seqlens is not None, operand, save
 
 
 def _power_of_two(size: int) -> int:

@@ -15,6 +15,7 @@ from eigentrack.kernels.selective_scan_backward import backward_kernel
 from eigentrack.kernels.selective_scan_forward import forward_kernel
 from eigentrack.kernels.selective_scan_plan import Plan, Segments
 from eigentrack.kernels.selective_scan_segments import join_kernel, summary_back_kernel, summary_kernel
+from eigentrack.kernels.selective_scan_step import step_kernel
 from eigentrack.spectrum import EigenRange
 
 
@@ -81,6 +82,17 @@ def forward(inputs: Inputs, eigenvalues: EigenRange, save: bool) -> Outputs:
 
 def _forward(inputs: Inputs, plan: Plan, save: bool) -> Outputs:
     out = Outputs.allocate(plan, inputs, save)
+    if plan.steps(save):
+        settings = plan.step_settings()
+        step_kernel[(plan.step_programs(settings),)](
+            *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, inputs.initial_state),
+            *(out.y, out.last_state, *_rows(inputs), plan.sequences),
+            **{**plan.constants(), **settings},
+            INITIAL=inputs.initial_state is not None,
+            GATED=inputs.z is not None,
+            SKIP=inputs.skip is not None,
+        )
+        return out
     starts, cut = inputs.initial_state, plan.segments("forward")
     units = plan.sequences * cut.count
     grid, split = (units * plan.channel_blocks,), (plan.time, cut.count, cut.length)

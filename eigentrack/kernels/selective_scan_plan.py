@@ -27,6 +27,10 @@ PROGRAMS_AT_ONCE = 1056  # that the registers of an H200 hold: two warps for eve
 # forward, but a fifth backward, which gains sooner from programs that fill each other's waiting time.
 CUT_BELOW = {"forward": 264, "backward": 528}
 SHORTEST_SEGMENT = 256
+# A single token: its programs are made wide, with less to do for each entry, where there are two for every multiprocessor.
+WIDE_STEP = {"BS": 2, "entries": 1024, "num_warps": 2}
+NARROW_STEP = {"BS": 1, "entries": 512, "num_warps": 4}
+WIDE_STEPS_FROM = 264
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class Plan:
 
     @cached_property
     def channel_block(self) -> int:
-        return min(WIDEST_BLOCK, ENTRIES // self.state_block, max(8, _power_of_two(self.channels)))
+        return self._channels_of(ENTRIES)
 
     @cached_property
     def channel_blocks(self) -> int:
@@ -79,6 +83,10 @@ class Plan:
         wanted = -(-self.time // (PROGRAMS_AT_ONCE // programs))
         length = max(SHORTEST_SEGMENT, -(-wanted // CHUNK) * CHUNK)  # checkpoints fall on the cuts
         return Segments(-(-self.time // length), length) if length < self.time else Segments(1, self.time)
+
+    def steps(self, save: bool) -> bool:
+        """A single token for every sequence, which nobody differentiates."""
+        return self.time == 1 and not self.packed and not save
 
     @cached_property
     def checkpoints(self) -> int:
@@ -105,6 +113,20 @@ class Plan:
     def settings(self, kernel: str) -> dict[str, int]:
         found = LAUNCH[kernel]
         return {**found, "U": min(found["U"], _power_of_two(self.time))} if "U" in found else found
+
+    def step_settings(self) -> dict[str, int]:
+        wide = self._step_of(**WIDE_STEP)
+        return wide if self.step_programs(wide) >= WIDE_STEPS_FROM else self._step_of(**NARROW_STEP)
+
+    def step_programs(self, settings: dict[str, int]) -> int:
+        return -(-self.sequences // settings["BS"]) * -(-self.channels // settings["BD"])
+
+    def _step_of(self, entries: int, **settings: int) -> dict[str, int]:
+        return {"BD": self._channels_of(entries), **settings}
+
+    def _channels_of(self, entries: int) -> int:
+        """The block of channels whose states have so many entries."""
+        return min(WIDEST_BLOCK, entries // self.state_block, max(8, _power_of_two(self.channels)))
 
 
 def _power_of_two(size: int) -> int:

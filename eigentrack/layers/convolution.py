@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from eigentrack.layers.mixer import Mixer, MixerState
-from eigentrack.layers.short_convolution import ShortConvolution
+from eigentrack.layers.short_convolution import Part, ShortConvolution
 from eigentrack.layers.validation import require_positive
 
 
@@ -31,5 +31,5 @@ class Convolution(Mixer):
         self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         assert state.window is not None  # initial_state made it
-        y, window = self.convolution(self.in_proj(x), state.window, cu_seqlens)
+        (y,), window, _ = self.convolution([Part(self.in_proj(x))], state.window, cu_seqlens)
         return self.out_proj(y), MixerState((), window)

@@ -15,9 +15,8 @@ from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, matrix_eigenvalues
 from eigentrack.layers.norm import RMSNorm
-from eigentrack.layers.short_convolution import optional_convolution
+from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
-from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive
 from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import delta_rule
@@ -72,7 +71,6 @@ class DeltaNet(LinearMixer):
         super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
         self.heads, self.key_dim, self.value_dim, self.householders = heads, key_dim, value_dim, householders
         self.gate, self.gate_per_channel, self.key_norm, self.bare = gate, gate_per_channel, key_norm, bare
-        self._widths = widths
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.beta_proj = nn.Linear(d_model, heads * householders, bias=False)
@@ -146,19 +144,27 @@ class DeltaNet(LinearMixer):
         Float[Tensor, "B T H n"],
         Tensor | None,
     ]:
-        """q, k, v, b and the convolution's new window."""
-        qkv = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
-        qkv, window = self._convolve(qkv, window, cu_seqlens)
-        q, k, v = (qkv if self.bare else F.silu(qkv)).split(self._widths, dim=-1)
-        q = q.unflatten(-1, (self.heads, self.key_dim))
-        k = k.unflatten(-1, (self.heads, self.householders, self.key_dim))
-        v = v.unflatten(-1, (self.heads, self.householders, self.value_dim))
-        beta = self._beta(x).unflatten(-1, (self.heads, self.householders))
-        if self.bare:
-            return q, k, v, beta, window
-        if self.key_norm:
-            q, k, beta = unit(gate_precision(q)).to(q.dtype), *_rounded(unit(gate_precision(k)), k.dtype, beta)
-        return q * self.key_dim**-0.5, k, v, beta, window
+        """q, k, v, b and the convolution's new window.
+
+        b makes up for what rounding did to |k|², as the eigenvalue 1 - b|k|² must stay in its range: in bfloat16 |k|² is off by
+        up to 0.8 %, and -1.008 explodes within a thousand tokens.
+        """
+        unit_rows = self.key_dim if self.key_norm and not self.bare else 0
+        parts = [
+            Part(self.q_proj(x), unit_rows, 1.0 if self.bare else self.key_dim**-0.5),
+            Part(self.k_proj(x), unit_rows),
+            Part(self.v_proj(x)),
+        ]
+        (q, k, v), window, (_, rounding, _) = self._convolve(parts, window, cu_seqlens, silu=not self.bare)
+        beta = self._beta(x) if rounding is None else self._beta(x) * rounding
+        factors = (self.heads, self.householders)
+        return (
+            q.unflatten(-1, (self.heads, self.key_dim)),
+            k.unflatten(-1, (*factors, self.key_dim)),
+            v.unflatten(-1, (*factors, self.value_dim)),
+            beta.unflatten(-1, factors),
+            window,
+        )
 
     def _beta(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T Hn"]:
         logits = gate_precision(self.beta_proj(x))
@@ -175,18 +181,3 @@ class DeltaNet(LinearMixer):
         if self.gate_per_channel:
             step, rate = step.unflatten(-1, (self.heads, self.key_dim)), rate[:, None]
         return self.gate.eigenvalue(torch.exp(-rate * step))
-
-
-def _rounded(
-    k: Float[Tensor, "B T H n K"], dtype: torch.dtype, beta: Float[Tensor, "B T H n"]
-) -> tuple[Float[Tensor, "B T H n K"], Float[Tensor, "B T H n"]]:
-    """The keys in the given type, and b scaled by what rounding did to |k|²: the eigenvalue 1 - b|k|² must stay in its range.
-
-    In bfloat16 |k|² is off by up to 0.8 %, and -1.008 explodes within a thousand tokens.
-    """
-    if k.dtype == dtype:
-        return k, beta
-    rounded = k.to(dtype)
-    lengths = (x.detach().to(k.dtype).square().sum(-1).clamp_min(torch.finfo(k.dtype).tiny) for x in (k, rounded))
-    before, after = lengths
-    return rounded, beta * (before / after)

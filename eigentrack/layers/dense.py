@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, matrix_eigenvalues
-from eigentrack.layers.short_convolution import optional_convolution
+from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.validation import require_positive
 from eigentrack.recurrence import dense_scan
 from eigentrack.spectrum import EigenRange
@@ -76,7 +76,7 @@ class Dense(LinearMixer):
     def _matrices(
         self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None
     ) -> tuple[Float[Tensor, "B T H n n"], Tensor | None]:
-        x, window = self._convolve(x, window, cu_seqlens)
+        (x,), window, _ = self._convolve([Part(x)], window, cu_seqlens)
         matrices = gate_precision(self.matrix_proj(x)).unflatten(-1, self.memory_shape)
         if self.eigenvalues is None:
             return matrices, window

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_turns
-from eigentrack.layers.short_convolution import optional_convolution
+from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive
 from eigentrack.layers.widening import optional_widening
@@ -59,7 +59,6 @@ class GLA(LinearMixer):
         convolution = optional_convolution(sum(widths), conv)
         super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
         self.heads, self.gate_temperature, self.key_norm, self.bare = heads, gate_temperature, key_norm, bare
-        self._widths = widths
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.turn_proj = optional_turns(self.eigenvalues, d_model, heads, "key_dim", key_dim)
@@ -73,10 +72,10 @@ class GLA(LinearMixer):
     def _mix(
         self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
-        qkv = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
-        qkv, window = self._convolve(qkv, state.window, cu_seqlens)
-        qkv = qkv if window is None or self.bare else F.silu(qkv)
-        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in qkv.split(self._widths, dim=-1))
+        parts = [Part(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj)]
+        silu = self.convolution is not None and not self.bare
+        convolved, window, _ = self._convolve(parts, state.window, cu_seqlens, silu=silu)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in convolved)
         y, memory = gated_linear(
             q if self.bare else q * q.shape[-1] ** -0.5,
             unit(k) if self.key_norm else k,

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_turns
-from eigentrack.layers.short_convolution import optional_convolution
+from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import require_positive
@@ -118,8 +118,8 @@ class Mamba(LinearMixer):
         self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"], Tensor | None]:
         u, z = self.in_proj(x).chunk(2, dim=-1)
-        u, window = self._convolve(u, window, cu_seqlens)
-        return F.silu(u), z, window
+        (u,), window, _ = self._convolve([Part(u)], window, cu_seqlens, silu=True)
+        return u, z, window
 
     def _selection(
         self, u: Float[Tensor, "B T D"]

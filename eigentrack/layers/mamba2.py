@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_turns
-from eigentrack.layers.short_convolution import optional_convolution
+from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import require_positive
@@ -69,8 +69,8 @@ class Mamba2(LinearMixer):
         self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         z, xbc, dt_logits = self.in_proj(x).split([self._convolved[0], sum(self._convolved), self.heads], dim=-1)
-        xbc, window = self._convolve(xbc, state.window, cu_seqlens)
-        values, b, c = F.silu(xbc).split(self._convolved, dim=-1)
+        (xbc,), window, _ = self._convolve([Part(xbc)], state.window, cu_seqlens, silu=True)
+        values, b, c = xbc.split(self._convolved, dim=-1)
         values = values.unflatten(-1, (self.heads, -1))
         b, c = (self._for_heads(part) for part in (b, c))
         dt = self._time_step(dt_logits)

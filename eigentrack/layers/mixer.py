@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
-from eigentrack.layers.short_convolution import ShortConvolution
+from eigentrack.layers.short_convolution import Convolved, Part, ShortConvolution, finish, joined
 from eigentrack.layers.validation import check_backend, require_positive
 from eigentrack.recurrence.dispatch import STEP, state_dtype
 from eigentrack.spectrum import EigenDisk, Eigenvalues
@@ -126,11 +126,14 @@ class LinearMixer(Mixer):
         window = None if self.convolution is None else self.convolution.initial_window(sequences)
         return MixerState((memory if self.initial_memory is None else memory + self.initial_memory,), window)
 
-    def _convolve(self, x: Tensor, window: Tensor | None, cu_seqlens: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """The short convolution and its new window; without one, x as it is."""
+    def _convolve(
+        self, parts: Sequence[Part], window: Tensor | None, cu_seqlens: Tensor | None, *, silu: bool = False
+    ) -> Convolved:
+        """The short convolution and what follows it, and its new window; without one, what would follow it."""
         if self.convolution is None or window is None:
-            return x, window
-        return self.convolution(x, window, cu_seqlens)
+            finished, roundings = finish(joined(parts), parts, silu)
+            return Convolved(finished, window, roundings)
+        return self.convolution(parts, window, cu_seqlens, silu=silu)
 
     @abstractmethod
     def transitions(

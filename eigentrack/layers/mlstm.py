@@ -10,11 +10,10 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
-from eigentrack.layers.short_convolution import optional_convolution
+from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width
 from eigentrack.recurrence import mlstm
@@ -63,9 +62,9 @@ class MLSTM(LinearMixer):
     def _mix(
         self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
-        qk, window = self._convolve(torch.cat([self.q_proj(x), self.k_proj(x)], dim=-1), state.window, cu_seqlens)
-        qk = qk if window is None else F.silu(qk)
-        q, k = (part.unflatten(-1, (self.heads, -1)) for part in qk.chunk(2, dim=-1))
+        parts = [Part(self.q_proj(x)), Part(self.k_proj(x))]
+        convolved, window, _ = self._convolve(parts, state.window, cu_seqlens, silu=self.convolution is not None)
+        q, k = (part.unflatten(-1, (self.heads, -1)) for part in convolved)
         memory, normaliser, m = state.memory
         y, last = mlstm(
             q * q.shape[-1] ** -0.5,

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.rotating_gates import check_pairs, gate_eigenvalues, gate_matrices
-from eigentrack.layers.short_convolution import optional_convolution
+from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.validation import require_positive
 from eigentrack.recurrence import s4d
@@ -64,7 +64,7 @@ class S4D(LinearMixer):
         self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         u, z = self.in_proj(x).chunk(2, dim=-1)
-        u, window = self._convolve(u, state.window, cu_seqlens)
+        (u,), window, _ = self._convolve([Part(u)], state.window, cu_seqlens)
         dt, radial, turns = self._eigenvalue()
         y, memory = s4d(
             dt * u,

@@ -11,15 +11,15 @@ def check_shapes(op: str, **declared: tuple[Tensor | None, str]) -> dict[str, in
     for name, (tensor, pattern) in declared.items():
         if tensor is None:
             continue
-        letters = pattern.split()
-        shape = tuple(tensor.shape)
-        here = dict(zip(letters, shape, strict=False)) | {a: int(a) for a in letters if a.isdigit()}
-        if shape != tuple(sizes.get(a, here.get(a)) for a in letters):
-            known = ", ".join(f"{a}={sizes[a]}" for a in letters if a in sizes)
+        letters, shape, known = pattern.split(), tensor.shape, sizes.copy()
+        for letter in letters:
+            if letter.isdigit():
+                sizes[letter] = int(letter)
+        if len(letters) != len(shape) or tuple(map(sizes.setdefault, letters, shape)) != shape:
+            bound = ", ".join(f"{letter}={size}" for letter, size in known.items() if letter in letters)
             raise ValueError(
-                f"{op}: {name} has shape {list(shape)}, expected [{', '.join(letters)}]" + (f" with {known}" if known else "")
+                f"{op}: {name} has shape {list(shape)}, expected [{', '.join(letters)}]" + (f" with {bound}" if bound else "")
             )
         if not tensor.is_floating_point():
             raise ValueError(f"{op}: {name} has dtype {tensor.dtype}, expected a floating-point tensor")
-        sizes.update(here)
     return sizes

@@ -12,6 +12,7 @@ pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") == "1":
     pytest.skip("nothing is compiled where Triton interprets", allow_module_level=True)
 
+from eigentrack.kernels import delta_rule_plan
 from eigentrack.kernels.delta_rule_backward import gates_kernel, gradients_kernel, walk_back_kernel
 from eigentrack.kernels.delta_rule_forward import prepare_kernel, walk_kernel
 from eigentrack.kernels.delta_rule_plan import Plan
@@ -31,7 +32,7 @@ def plan(dim: int, time: int, gated: bool, operand: torch.dtype = torch.bfloat16
 
 def compiled(kernel: Any, plan: Plan, settings: dict[str, int]) -> Resources:
     flags = {"PACKED": False, "INITIAL": True, "LAST": True, "STATE": True, "DSTATE": True, "SAVE": True, "V": plan.value_dim}
-    constants = {**plan.constants(), **flags, "BV": plan.value_block, **settings}
+    constants = {**plan.constants, **flags, "BV": plan.value_block, **settings}
     unused = BOUNDS | (set() if plan.gated else GATES)
     constants = {name: constants[name] for name in kernel.arg_names if name in constants}
     constants |= {name: None for name in kernel.arg_names if name in unused}
@@ -45,24 +46,24 @@ def compiled(kernel: Any, plan: Plan, settings: dict[str, int]) -> Resources:
 LONG, LONG_GATED = plan(128, 2048, False), plan(128, 2048, True)
 SHORT, FULL = plan(32, 40, True), plan(64, 2048, True, torch.float32)
 CASES = [
-    (prepare_kernel, LONG_GATED, LONG_GATED.prepare_settings()),
-    (walk_kernel, LONG_GATED, LONG_GATED.walk_settings()),
-    (walk_kernel, LONG, plan(128, 65536, False, pairs=16).walk_settings()),
-    (walk_back_kernel, LONG_GATED, LONG_GATED.walk_settings()),
-    (gradients_kernel, LONG, LONG.gradients_settings()),
-    (gates_kernel, LONG_GATED, LONG_GATED.gates_settings()),
-    (step_kernel, LONG_GATED, LONG_GATED.step_settings()),
-    (short_forward_kernel, SHORT, SHORT.short_settings()),
+    (prepare_kernel, LONG_GATED, LONG_GATED.prepare_settings),
+    (walk_kernel, LONG_GATED, LONG_GATED.walk_settings),
+    (walk_kernel, LONG, plan(128, 65536, False, pairs=16).walk_settings),
+    (walk_back_kernel, LONG_GATED, LONG_GATED.walk_settings),
+    (gradients_kernel, LONG, LONG.gradients_settings),
+    (gates_kernel, LONG_GATED, LONG_GATED.gates_settings),
+    (step_kernel, LONG_GATED, LONG_GATED.step_settings),
+    (short_forward_kernel, SHORT, SHORT.short_settings),
 ]
 SLOW_CASES = [
-    (prepare_kernel, LONG, LONG.prepare_settings()),
-    (gradients_kernel, LONG_GATED, LONG_GATED.gradients_settings()),
-    (short_backward_kernel, SHORT, SHORT.short_settings()),
-    (prepare_kernel, FULL, FULL.prepare_settings()),
-    (walk_kernel, FULL, FULL.walk_settings()),
-    (walk_back_kernel, FULL, FULL.walk_settings()),
-    (gradients_kernel, FULL, FULL.gradients_settings()),
-    (gates_kernel, FULL, FULL.gates_settings()),
+    (prepare_kernel, LONG, LONG.prepare_settings),
+    (gradients_kernel, LONG_GATED, LONG_GATED.gradients_settings),
+    (short_backward_kernel, SHORT, SHORT.short_settings),
+    (prepare_kernel, FULL, FULL.prepare_settings),
+    (walk_kernel, FULL, FULL.walk_settings),
+    (walk_back_kernel, FULL, FULL.walk_settings),
+    (gradients_kernel, FULL, FULL.gradients_settings),
+    (gates_kernel, FULL, FULL.gates_settings),
 ]
 
 
@@ -83,9 +84,11 @@ def test_the_rest_too(kernel: Any, plan: Plan, settings: dict[str, int]) -> None
     check(compiled(kernel, plan, settings))
 
 
-def test_a_product_of_registers_is_seen() -> None:
+def test_a_product_of_registers_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check can fail: four warps and 64 rows put the products of the short kernel at risk."""
-    found = compiled(short_forward_kernel, SHORT, {"num_warps": 4, "num_stages": 1})
+    monkeypatch.setattr(delta_rule_plan, "LONGEST_SHORT_CHUNK", 64)
+    short = plan(32, 40, True)
+    found = compiled(short_forward_kernel, short, {**short.short_settings, "num_warps": 4})
     assert found.wgmma_from_registers > 0
 
 

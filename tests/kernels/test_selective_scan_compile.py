@@ -15,6 +15,7 @@ from eigentrack.kernels.selective_scan_backward import backward_kernel
 from eigentrack.kernels.selective_scan_forward import forward_kernel
 from eigentrack.kernels.selective_scan_plan import Plan
 from eigentrack.kernels.selective_scan_segments import join_kernel, summary_back_kernel, summary_kernel
+from eigentrack.kernels.selective_scan_step import step_kernel
 from eigentrack.spectrum import EigenRange
 from tests.kernels.sm90 import Resources, compile_for_sm90
 
@@ -57,6 +58,20 @@ def test_it_compiles_and_hardly_spills(kernel: Any, name: str, spills: int) -> N
     assert found.spilled_bytes <= spills
     assert found.shared_bytes <= 1024
     assert found.wgmma == 0
+
+
+@pytest.mark.parametrize(("sequences", "registers"), [(1, 40), (128, 96)])
+def test_a_step_leaves_room_for_others(sequences: int, registers: int) -> None:
+    """Loads wait for memory: 20 warps of the wide programs, 48 of the narrow ones, must fit into a multiprocessor at once."""
+    step = Plan(sequences, sequences, 1, 4096, 16, False, SIGNED)
+    constants = {**step.constants(), **step.step_settings(), **dict.fromkeys(FLAGS, True)}
+    constants = {key: value for key, value in constants.items() if key in step_kernel.arg_names}
+    whole_numbers = {"S", *(f"{x}_row" for x in ("x", "dt", "b", "c", "z"))}
+    arguments = {key: "i32" if key in whole_numbers else "*fp32" for key in step_kernel.arg_names}
+    arguments |= {key: "*bf16" for key in step_kernel.arg_names if key in ACTIVATIONS}
+    found = compile_for_sm90(step_kernel, arguments, constants, step.step_settings()["num_warps"], 3)
+    assert found.registers <= registers
+    assert found.spilled_bytes == 0
 
 
 @pytest.mark.slow

@@ -82,6 +82,8 @@ SHORT = [
     Case(1, 13, 2, 3, 5, 7, gated=True),
     Case(1, 50, 1, 1, 33, 20, gated=True),
     Case(2, 64, 1, 1, 32, 64, gated=True, carried=False),
+    Case(1, 40, 2, 1, 16, 16, gated=True, carried=False),  # chunks of 32 and 16 rows
+    Case(1, 21, 1, 3, 5, 7),  # three of them, 10 tokens a chunk
 ]
 LONG = [
     Case(1, 65, 1, 1, 8, 8, carried=False),
@@ -106,6 +108,8 @@ ON_THE_CARD = [
     Case(64, 70, 64, 1, 16, 16, gated=True),
     Case(1, 700, 2, 1, 96, 96, gated=True, bounds=(0, 3, 4, 69, 133, 134, 400, 699, 700)),
     Case(1, 700, 2, 3, 32, 32, bounds=(0, 3, 4, 69, 133, 134, 400, 699, 700)),
+    Case(64, 64, 4, 1, 64, 64, gated=True),
+    Case(64, 50, 4, 1, 32, 64, carried=False),
 ]
 CASES = [*SHORT, *LONG, *PACKED, *(ON_THE_CARD if ON_GPU else [])]
 DTYPES = [torch.float32, *([torch.bfloat16] if ON_GPU else [])]
@@ -137,6 +141,39 @@ def test_values_and_gradients(case: Case, dtype: torch.dtype) -> None:
         assert relative_error(ours, reference) <= ALLOWED[dtype], f"{name}: {relative_error(ours, reference):.1e}"
     again = outputs_and_gradients("triton", case, inputs, dtype)
     assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True)), "two runs differ"
+
+
+SEGMENTED = [Case(2, 35, 1, 2, 5, 7, gated=True), Case(1, 32, 1, 1, 4, 3, carried=False)]
+
+
+@pytest.mark.parametrize("case", SEGMENTED, ids=str)
+def test_segments_give_the_same_answer(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few long sequences are cut; here short ones are, the first with tokens left over behind the last segment."""
+    from eigentrack.recurrence.triton import delta_rule_segments as cut
+
+    for name, value in {"CHUNK": 8, "SHORTEST_SEGMENT": 8, "WALKERS_WANTED": 12}.items():
+        monkeypatch.setattr(cut, name, value)
+    _, k, v, *_ = case.draw()
+    assert cut.segment_length(k, v) == 8
+    test_values_and_gradients(case, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("batch", "time", "heads", "factors", "length"),
+    [
+        (1, 2**20, 1, 1, 2**16),
+        (1, 2**20, 2, 1, 2**17),
+        (1, 2**20, 16, 1, 0),
+        (1, 4096, 1, 1, 0),
+        (1, 10_000, 1, 1, 2048),
+        (2, 2**16, 1, 4, 2**13),
+    ],
+)
+def test_only_a_few_long_sequences_are_cut(batch: int, time: int, heads: int, factors: int, length: int) -> None:
+    from eigentrack.recurrence.triton.delta_rule_segments import segment_length
+
+    key = torch.empty(batch, time, heads, factors, 128, device="meta")
+    assert segment_length(key, key) == length
 
 
 @pytest.mark.skipif(not ON_GPU, reason="bfloat16 is wrong in the interpreter")
@@ -266,6 +303,21 @@ def test_no_graph_break_under_compile(time: int) -> None:
     found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(*leaves), leaves)
     for ours, plain in zip(found, expected, strict=True):
         assert relative_error(ours, plain) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("beartype") is not None, reason="type checks break graphs; see test_triton_interpreted"
+)
+def test_one_compilation_takes_many_lengths() -> None:
+    """Sizes are symbols then, which no table of plans can hold."""
+    compiled = torch.compile(delta_rule, fullgraph=True, backend="aot_eager", dynamic=True)
+    for time in (65, 70, 100):
+        leaves = [x.float().requires_grad_() for x in Case(1, time, 1, 1, 8, 8).draw() if x is not None]
+        plain, found = ([*run(*leaves[:4], initial_state=leaves[4], backend="triton")] for run in (delta_rule, compiled))
+        for run in (plain, found):
+            run += torch.autograd.grad(run[0].sum() + run[1].sum(), leaves)
+        for ours, expected in zip(found, plain, strict=True):
+            assert relative_error(ours, expected) <= TOLERANCE[torch.float32]
 
 
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU")

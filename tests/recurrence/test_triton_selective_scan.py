@@ -269,6 +269,53 @@ def test_a_single_token_with_time_first_in_memory() -> None:
     assert torch.equal(last, wanted)
 
 
+STEPS = [
+    Case(3, 1, 70, 16, SIGNED),
+    Case(4, 1, 5, 3, INNER),
+    Case(1, 1, 33, 64, UNSIGNED, carried=False),
+    Case(5, 1, 9, 1, EigenRange(-0.3, 1), full=False),
+    *([Case(128, 1, 4096, 16, SIGNED), Case(1, 1, 4096, 16, UNSIGNED), Case(127, 1, 1000, 20, INNER)] if ON_GPU else []),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("case", STEPS, ids=str)
+def test_a_token_that_nobody_differentiates(
+    case: Case, wide: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a kernel of its own: the others are not launched, and only the state may stay in float32."""
+    from eigentrack.kernels import selective_scan_launch, selective_scan_plan
+
+    monkeypatch.setattr(selective_scan_plan, "WIDE_STEPS_FROM", 0 if wide else 2**40)
+    monkeypatch.setattr(selective_scan_launch, "forward_kernel", None)
+    *given, state = (None if x is None else x.to(dtype) for x in case.draw())
+    inputs = [*given, None if state is None else state.float()]
+    expected, wanted = run("reference", case, [None if x is None else x.double() for x in inputs])
+    with poisoned_memory():
+        y, last = run("triton", case, inputs)
+    assert (y.dtype, last.dtype) == (dtype, torch.float32)
+    assert relative_error(y, expected) <= ALLOWED[dtype]
+    assert relative_error(last, wanted) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_step_keeps_what_is_not_finite_to_its_sequence(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from eigentrack.kernels import selective_scan_plan
+
+    monkeypatch.setattr(selective_scan_plan, "WIDE_STEPS_FROM", 0 if wide else 2**40)
+    case = Case(3, 1, 9, 4, INNER)
+    inputs = [None if x is None else x.float() for x in case.draw()]
+    clean, clean_last = run("triton", case, inputs)
+    for tensor in (*inputs[:5], inputs[7]):
+        tensor[1] = float("nan")
+    y, last = run("triton", case, inputs)
+    assert y[1].isnan().all()
+    assert last[1].isnan().all()
+    assert torch.equal(y[::2], clean[::2])
+    assert torch.equal(last[::2], clean_last[::2])
+
+
 @pytest.mark.skipif(not ON_GPU, reason="bfloat16 is wrong in the interpreter")
 def test_mixed_precision() -> None:
     """As under autocast: activations in bfloat16, step sizes and weights in float32."""

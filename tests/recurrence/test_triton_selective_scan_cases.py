@@ -81,6 +81,28 @@ def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, f
         assert cut.count == 1 or cut.length % plans.CHUNK == 0
 
 
+@pytest.mark.parametrize(
+    ("sequences", "channels", "size", "together", "programs"),
+    [(128, 4096, 16, 2, 4096), (127, 4096, 16, 2, 4096), (1, 4096, 16, 1, 128), (1, 3, 2, 1, 1), (9, 4096, 64, 2, 1280)],
+)
+def test_steps_are_wide_where_there_are_many(sequences: int, channels: int, size: int, together: int, programs: int) -> None:
+    plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
+    plan = plans.Plan(sequences, sequences, 1, channels, size, False, SIGNED)
+    settings = plan.step_settings()
+    assert settings["BS"] == together
+    assert plan.step_programs(settings) == programs
+    assert programs * settings["BS"] * settings["BD"] >= sequences * channels
+
+
+def test_a_step_is_one_token_of_whole_sequences_without_gradients() -> None:
+    plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
+    token, tokens, packed = (plans.Plan(1, 1, *rest, SIGNED) for rest in ((1, 8, 4, False), (2, 8, 4, False), (1, 8, 4, True)))
+    assert token.steps(save=False)
+    assert not token.steps(save=True)
+    assert not tokens.steps(save=False)
+    assert not packed.steps(save=False)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the tests run on the GPU itself")
 def test_the_kernels_hold_under_the_interpreter() -> None:
     pytest.importorskip("triton")

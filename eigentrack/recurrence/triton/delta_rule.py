@@ -24,7 +24,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from eigentrack.kernels import delta_rule_launch as kernels
+from eigentrack.recurrence.triton.delta_rule_segments import delta_rule_in_segments, segment_length
+from eigentrack.recurrence.triton.optional_tensors import no_gaps, with_gaps
 
+INPUTS = 7  # q, k, v, beta, gate, initial_state, cu_seqlens
 ALIGNED = 4  # rows of bfloat16 that cannot be copied by 8 bytes would reach the tensor cores through registers (see the plan)
 
 
@@ -45,6 +48,21 @@ def delta_rule(
         q, k, v = F.pad(q, (0, key_gap)), F.pad(k, (0, key_gap)), F.pad(v, (0, value_gap))
         y, last_state = delta_rule(q, k, v, beta, gate, initial_state=wide, cu_seqlens=cu_seqlens)
         return y[..., :value_dim], last_state[..., :key_dim, :value_dim]
+    if cu_seqlens is None and (length := segment_length(k, v)):
+        return delta_rule_in_segments(_run, length, q, k, v, beta, gate, initial_state)
+    return _run(q, k, v, beta, gate, initial_state=initial_state, cu_seqlens=cu_seqlens)
+
+
+def _run(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    gate: Tensor | None,
+    *,
+    initial_state: Tensor | None,
+    cu_seqlens: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     given = (q, k, v, beta, gate, None if initial_state is None else initial_state.float())
     save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
     bounds = None if cu_seqlens is None else cu_seqlens.to(q.device, torch.int64)
@@ -63,28 +81,24 @@ class _DeltaRule(torch.autograd.Function):
     def forward(ctx: Any, *inputs: Tensor | None) -> tuple[Tensor, Tensor]:
         out = kernels.forward(kernels.Inputs(*inputs), save=True)  # type: ignore[arg-type]
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs, *_saved(out))
+        ctx.save_for_backward(*inputs, *out.saved)
         return out.y, out.last_state
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None) -> tuple[Tensor | None, ...]:
-        inputs, saved = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
-        return *_backward_kernels(_or_zeros(dy, *inputs[:3]), _contiguous(dlast_state), *inputs, *saved), None
+        kept = ctx.saved_tensors
+        return *_backward_kernels(_or_zeros(dy, *kept[:3]), _contiguous(dlast_state), *kept), None
 
 
-def _saved(out: kernels.Outputs) -> tuple[Tensor | None, ...]:
-    saved = out.saved
-    return saved.inverse, saved.scores, saved.decays, saved.errors, saved.states
+def _backward_kernels(dy: Tensor, dlast_state: Tensor | None, *kept: Any) -> tuple[Tensor | None, ...]:
+    inputs, saved = kernels.Inputs(*kept[:INPUTS]), kernels.Saved(*kept[INPUTS:])
+    return _in_dtypes_of(inputs, kernels.backward(inputs, saved, dy, dlast_state))
 
 
-def _backward_kernels(dy: Tensor, dlast_state: Tensor | None, *inputs_and_saved: Any) -> tuple[Tensor | None, ...]:
-    inputs = kernels.Inputs(*inputs_and_saved[:7])
-    return _all(kernels.backward(inputs, kernels.Saved(*inputs_and_saved[7:]), dy, dlast_state), inputs)
-
-
-def _all(out: kernels.Gradients, inputs: kernels.Inputs) -> tuple[Tensor | None, ...]:
-    return out.dq, out.dk, out.dv.to(inputs.v.dtype), out.dbeta, out.dgate, out.dinitial_state
+def _in_dtypes_of(inputs: kernels.Inputs, found: kernels.Gradients) -> tuple[Tensor | None, ...]:
+    dq, dk, dv, *others = found
+    return dq, dk, dv.to(inputs.v.dtype), *others
 
 
 def _or_zeros(dy: Tensor | None, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -95,15 +109,6 @@ def _contiguous(x: Tensor | None) -> Tensor | None:
     return None if x is None else x.contiguous()
 
 
-def _no_gaps(like: Tensor, tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
-    """An operator of torch returns tensors only: empty ones for those that are not there."""
-    return tuple(like.new_empty(0) if x is None else x for x in tensors)
-
-
-def _with_gaps(tensors: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-    return tuple(x if x.numel() else None for x in tensors)
-
-
 @torch.library.custom_op(
     "eigentrack::delta_rule",
     mutates_args=(),
@@ -112,14 +117,14 @@ def _with_gaps(tensors: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
 )
 def _forward(q, k, v, beta, gate, initial_state, cu_seqlens, save):  # type: ignore[no-untyped-def]
     out = kernels.forward(kernels.Inputs(q, k, v, beta, gate, initial_state, cu_seqlens), save)
-    return out.y, out.last_state, *_no_gaps(q, _saved(out))
+    return out.y, out.last_state, *no_gaps(q, out.saved)
 
 
 @_forward.register_fake
 def _forward_fake(q, k, v, beta, gate, initial_state, cu_seqlens, save):  # type: ignore[no-untyped-def]
     inputs = kernels.Inputs(q, k, v, beta, gate, initial_state, cu_seqlens)
-    out = kernels.Outputs.allocate(inputs.plan(save), inputs)
-    return out.y, out.last_state, *_no_gaps(q, _saved(out))
+    out = kernels.Outputs.allocate(inputs.plan_of_symbols(save), inputs)
+    return out.y, out.last_state, *no_gaps(q, out.saved)
 
 
 @torch.library.custom_op(
@@ -129,28 +134,26 @@ def _forward_fake(q, k, v, beta, gate, initial_state, cu_seqlens, save):  # type
     " Tensor? cu_seqlens, Tensor inverse, Tensor scores, Tensor decays, Tensor errors, Tensor states)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
-def _backward(dy, dlast_state, *inputs_and_saved):  # type: ignore[no-untyped-def]
-    inputs, saved = inputs_and_saved[:7], _with_gaps(inputs_and_saved[7:])
-    return _no_gaps(dy, _backward_kernels(dy, dlast_state, *inputs, *saved))
+def _backward(dy, dlast_state, *kept):  # type: ignore[no-untyped-def]
+    return no_gaps(dy, _backward_kernels(dy, dlast_state, *kept[:INPUTS], *with_gaps(kept[INPUTS:])))
 
 
 @_backward.register_fake
-def _backward_fake(dy, dlast_state, *inputs_and_saved):  # type: ignore[no-untyped-def]
-    inputs = kernels.Inputs(*inputs_and_saved[:7])
-    return _no_gaps(dy, _all(kernels.Gradients.allocate(inputs.plan(save=True), inputs), inputs))
+def _backward_fake(dy, dlast_state, *kept):  # type: ignore[no-untyped-def]
+    inputs = kernels.Inputs(*kept[:INPUTS])
+    return no_gaps(dy, _in_dtypes_of(inputs, kernels.Gradients.allocate(inputs.plan_of_symbols(save=True), inputs)))
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.mark_non_differentiable(*output[2:])
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*inputs[:7], *output[2:])
+    ctx.save_for_backward(*inputs[:INPUTS], *output[2:])
 
 
 def _differentiate(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    inputs, saved = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
-    dy, dlast_state = _or_zeros(dy, *inputs[:3]), _contiguous(dlast_state)
-    found = torch.ops.eigentrack.delta_rule_backward(dy, dlast_state, *inputs, *saved)
-    return *_with_gaps(found), None, None
+    kept = ctx.saved_tensors
+    dy, dlast_state = _or_zeros(dy, *kept[:3]), _contiguous(dlast_state)
+    return *with_gaps(torch.ops.eigentrack.delta_rule_backward(dy, dlast_state, *kept)), None, None
 
 
 _forward.register_autograd(_differentiate, setup_context=_remember)

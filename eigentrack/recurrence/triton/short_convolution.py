@@ -1,7 +1,10 @@
-"""The short convolution on a GPU: the kernels as two operators of torch, so that autograd, torch.compile and CUDA graphs take
-them whole. Inputs are float32 or bfloat16, the output has the dtype of x.
+"""The short convolution on a GPU, with silu and rows of length one where asked for: the kernels as a function that autograd
+differentiates. Inputs are float32 or bfloat16, the output has the dtype of x, sums are float32.
 
-B batch  C channels  W width of the filter
+Eager calls go through an autograd Function; torch.compile sees the same two steps as operators of torch, whole and opaque.
+(An operator costs a tenth of a millisecond of Python a call, as much as the kernels at small sizes; hence both.)
+
+B batch  T time  C channels  W width of the filter  S sequences  n heads whose rows get length one
 """
 
 from __future__ import annotations
@@ -9,57 +12,106 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from eigentrack.kernels import short_convolution as kernels
+from eigentrack.kernels import short_convolution_launch as kernels
+
+TENSORS = 6  # of the inputs: x, window, weight, bias, bounds, sequence_of
 
 
 def short_convolution(
-    x: Float[Tensor, "B long C"], weight: Float[Tensor, "C W"], bias: Float[Tensor, " C"] | None
-) -> Float[Tensor, "B short C"]:
-    """y_t = bias + Σ_w weight_w x_{t+w}: y is W-1 rows shorter than x."""
-    return torch.ops.eigentrack.short_convolution(x.contiguous(), weight.contiguous(), bias)
+    x: Float[Tensor, "B T C"],
+    window: Float[Tensor, "S past C"],
+    weight: Float[Tensor, "C W"],
+    bias: Float[Tensor, " C"] | None,
+    bounds: Int[Tensor, " S+1"] | None,
+    sequence_of: Int[Tensor, " T"] | None,
+    *,
+    silu: bool,
+    unit: int,
+    scale: float,
+) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B T n"]]:
+    """scale · unit(silu(convolution)), the heads' rows of width `unit` divided by their lengths; `unit` = 0 divides none.
+
+    Then what rounding did to those rows: |row|² before it over |row|² after it, without a gradient. Packed sequences have
+    `bounds`, and for each token the number of its sequence.
+    """
+    inputs = (x, window, weight, bias, bounds, sequence_of, silu, unit, scale)
+    if torch.compiler.is_compiling():
+        y, rounding = torch.ops.eigentrack.short_convolution(*inputs)
+        return y, rounding
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, window, weight, bias)):
+        return _ShortConvolution.apply(*inputs)
+    return kernels.forward(kernels.Inputs(*inputs))
 
 
-@torch.library.custom_op(
-    "eigentrack::short_convolution", mutates_args=(), schema="(Tensor x, Tensor weight, Tensor? bias) -> Tensor"
-)
-def _forward(x, weight, bias):  # type: ignore[no-untyped-def]
-    return kernels.forward(x, weight, bias)
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+    ctx.options = inputs[TENSORS:]
+    ctx.save_for_backward(*inputs[:TENSORS])
+
+
+def _all(ctx: Any, found: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor | None, ...]:
+    """The gradients of all inputs."""
+    dx, sums, dwindow = found
+    weight, bias = ctx.saved_tensors[2:4]
+    width = weight.shape[1]
+    dbias = None if bias is None else sums[width].to(bias.dtype)
+    return dx, dwindow if ctx.needs_input_grad[1] else None, sums[:width].mT.to(weight.dtype), dbias, *[None] * 5
+
+
+class _ShortConvolution(torch.autograd.Function):
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor, Tensor]:
+        return kernels.forward(kernels.Inputs(*inputs))
+
+    setup_context = staticmethod(_remember)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        if dy is None:
+            return (None,) * (TENSORS + len(ctx.options))
+        inputs = kernels.Inputs(*ctx.saved_tensors, *ctx.options)
+        return _all(ctx, kernels.backward(inputs, dy, ctx.needs_input_grad[1]))
+
+
+_INPUTS = "Tensor x, Tensor window, Tensor weight, Tensor? bias, Tensor? bounds, Tensor? sequence_of"
+_INPUTS += ", bool silu, int unit, float scale"
+
+
+@torch.library.custom_op("eigentrack::short_convolution", mutates_args=(), schema=f"({_INPUTS}) -> (Tensor, Tensor)")
+def _forward(*inputs):  # type: ignore[no-untyped-def]
+    return kernels.forward(kernels.Inputs(*inputs))
 
 
 @_forward.register_fake
-def _forward_fake(x, weight, bias):  # type: ignore[no-untyped-def]
-    return x.new_empty(x.shape[0], x.shape[1] - weight.shape[1] + 1, x.shape[2])
+def _forward_fake(*inputs):  # type: ignore[no-untyped-def]
+    return kernels.allocate_outputs(kernels.Inputs(*inputs))
 
 
 @torch.library.custom_op(
     "eigentrack::short_convolution_backward",
     mutates_args=(),
-    schema="(Tensor dy, Tensor x, Tensor weight) -> (Tensor, Tensor)",
+    schema=f"(Tensor dy, bool of_window, {_INPUTS}) -> (Tensor, Tensor, Tensor)",
 )
-def _backward(dy, x, weight):  # type: ignore[no-untyped-def]
-    return kernels.backward(dy, x, weight)
+def _backward(dy, of_window, *inputs):  # type: ignore[no-untyped-def]
+    return kernels.backward(kernels.Inputs(*inputs), dy, of_window)
 
 
 @_backward.register_fake
-def _backward_fake(dy, x, weight):  # type: ignore[no-untyped-def]
-    channels, width = weight.shape
-    return torch.empty_like(x), weight.new_empty(kernels.terms(width), channels, dtype=torch.float32)
+def _backward_fake(dy, of_window, *inputs):  # type: ignore[no-untyped-def]
+    return kernels.allocate_gradients(kernels.Inputs(*inputs), of_window)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, weight, bias = inputs
-    ctx.has_bias = bias is not None
-    ctx.save_for_backward(x, weight)
-
-
-def _differentiate(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-    x, weight = ctx.saved_tensors
-    dx, sums = torch.ops.eigentrack.short_convolution_backward(dy.contiguous(), x, weight)
-    width = weight.shape[1]
-    return dx, sums[:width].mT.to(weight.dtype), sums[width].to(weight.dtype) if ctx.has_bias else None
+def _differentiate(ctx: Any, dy: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    if dy is None:
+        return (None,) * (TENSORS + len(ctx.options))
+    of_window = ctx.needs_input_grad[1]
+    return _all(ctx, torch.ops.eigentrack.short_convolution_backward(dy, of_window, *ctx.saved_tensors, *ctx.options))
 
 
 _forward.register_autograd(_differentiate, setup_context=_remember)

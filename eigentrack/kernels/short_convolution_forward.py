@@ -1,0 +1,178 @@
+# mypy: disable-error-code="no-untyped-def, import-untyped, assignment"
+# ruff: noqa: RUF005, Triton cannot unpack a tuple into another
+"""Short convolution and what follows it, one filter a channel: u_t = bias + Σ_l tap_l x_{t-l},  tap_l = weight_{W-1-l}.
+
+    z = silu(u), or u          y = scale z / max(|z|, 1e-6) with the length of a head's row, or scale z
+
+Rows lie end to end, [R, C]. A program walks down BS stretches of rows at once, row by row, in one tile of channels; the last
+W-1 rows of x stay in registers, and where a sequence starts its window takes their place. Sums are float32.
+Equations: docs/derivations/short_convolution.md.
+
+R rows  C channels  W width of the filter  S sequences  D channels of a tile, a head where rows get length one; BC, padded
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+VARYING = ["rows", "time", "length"]  # with every batch: no reason to compile again
+SMALLEST_SQUARE = tl.constexpr(1e-12)  # of the length that a row is divided by
+TINY = tl.constexpr(1.1754943508222875e-38)
+MINUS_LOG2_E = tl.constexpr(-1.4426950408889634)
+UNROLLED = tl.constexpr(2)  # rows: fewer moves between registers where one row becomes the row before
+
+
+@triton.jit
+def sequence_at(o_r, m_r, time, sequence_of, bounds, PACKED: tl.constexpr):
+    """The number of the sequence that a row is in, the row where it starts, and the row where the next one does."""
+    if PACKED:
+        sequence = tl.load(sequence_of + o_r, mask=m_r, other=0)
+        start, end = tl.load(bounds + sequence), tl.load(bounds + sequence + 1)
+    else:
+        sequence = o_r // time
+        start = sequence * time
+        end = start + time
+    return sequence, start, end
+
+
+@triton.jit
+def next_sequence(sequence, end, is_start, m_r, time, bounds, PACKED: tl.constexpr):
+    """Number and end of the sequence, where a row is the start of the next one."""
+    sequence += is_start.to(tl.int32)
+    end = tl.load(bounds + sequence + 1, mask=is_start & m_r, other=end) if PACKED else tl.where(is_start, end + time, end)
+    return sequence, end
+
+
+@triton.jit
+def load_rows(x, o_r, m_r, o_c, m_c, row):
+    """[BS, BC], 0 where the masks are."""
+    return tl.load(x + o_r.to(tl.int64)[:, None] * row + o_c[None, :], mask=m_r[:, None] & m_c[None, :], other=0.0)
+
+
+@triton.jit
+def load_taps(weight, o_c, m_c, W: tl.constexpr):
+    """tap_0, ..., tap_{W-1}, each [1, BC]."""
+    taps = ()
+    for lag in tl.static_range(W):
+        taps = taps + (tl.load(weight + o_c * W + (W - 1 - lag), mask=m_c, other=0.0).to(tl.float32)[None, :],)
+    return taps
+
+
+@triton.jit
+def rows_before(x, first, m_r, age, o_c, m_c, x_row, W: tl.constexpr):
+    """x_{t-1}, ..., x_{t-W+1} of each stretch's first row; 0 for those that the sequence does not have."""
+    past = ()
+    for lag in tl.static_range(1, W):
+        past = past + (load_rows(x, first - lag, m_r & (age >= lag), o_c, m_c, x_row).to(tl.float32),)
+    return past
+
+
+@triton.jit
+def with_window(past, window, sequence, age, is_meant, o_c, m_c, window_row, window_sequence, W: tl.constexpr):
+    """The rows before, where the sequence does not have them: x_{t-l} is row W-1+age-l of its window."""
+    whole = ()
+    for lag in tl.static_range(1, W):
+        m_w = is_meant & (age < lag)
+        o_w = sequence.to(tl.int64) * window_sequence + (W - 1 + age - lag) * window_row
+        b_w = tl.load(window + o_w[:, None] + o_c[None, :], mask=m_w[:, None] & m_c[None, :], other=0.0).to(tl.float32)
+        whole = whole + (tl.where(m_w[:, None], b_w, past[lag - 1]),)
+    return whole
+
+
+@triton.jit
+def filtered(rows, taps, b_bias, W: tl.constexpr, BIAS: tl.constexpr):
+    """u from x_t, x_{t-1}, ..., x_{t-W+1}."""
+    b_u = rows[0] * taps[0]
+    for lag in tl.static_range(1, W):
+        b_u += rows[lag] * taps[lag]
+    if BIAS:
+        b_u += b_bias
+    return b_u
+
+
+@triton.jit
+def sigmoid(b_u):
+    """The square of a reciprocal root takes two instructions where a quotient takes five."""
+    root = tl.rsqrt(1 + tl.exp2(b_u * MINUS_LOG2_E))
+    return root * root
+
+
+@triton.jit
+def inverse_length(b_z):
+    """1 / max(|z|, 1e-6) of each row, and whether |z| is the larger. One step of Newton: |k|² must be 1 to the last bits."""
+    square = tl.sum(b_z * b_z, axis=1)
+    floored = tl.maximum(square, SMALLEST_SQUARE)
+    inverse = tl.rsqrt(floored)
+    return inverse * (1.5 - 0.5 * floored * inverse * inverse), square > SMALLEST_SQUARE
+
+
+@triton.jit(do_not_specialize=VARYING)
+def forward_kernel(
+    x,
+    window,
+    weight,
+    bias,
+    sequence_of,
+    bounds,
+    y,
+    rounding,
+    rows,
+    time,
+    channels,
+    x_row,
+    window_row,
+    window_sequence,
+    scale,
+    length,  # of a stretch
+    W: tl.constexpr,
+    BIAS: tl.constexpr,
+    PACKED: tl.constexpr,
+    SILU: tl.constexpr,
+    UNIT: tl.constexpr,
+    D: tl.constexpr,
+    BS: tl.constexpr,
+    BC: tl.constexpr,
+):
+    columns = tl.cdiv(channels, D)
+    column = tl.program_id(0) % columns
+    first = ((tl.program_id(0) // columns) * BS + tl.arange(0, BS)) * length
+    o_c = column * D + tl.arange(0, BC)
+    m_r, m_c = first < rows, (tl.arange(0, BC) < D) & (o_c < channels)
+    sequence, start, end = sequence_at(first, m_r, time, sequence_of, bounds, PACKED)
+    may_start = tl.max((m_r & (first + length > end)).to(tl.int32), axis=0) > 0
+    age = first - start
+    past = rows_before(x, first, m_r, age, o_c, m_c, x_row, W)
+    past = with_window(past, window, sequence, age, m_r, o_c, m_c, window_row, window_sequence, W)
+    taps = load_taps(weight, o_c, m_c, W)
+    b_bias = tl.load(bias + o_c, mask=m_c, other=0.0).to(tl.float32)[None, :] if BIAS else 0.0
+    b_next = load_rows(x, first, m_r, o_c, m_c, x_row)
+    for i in tl.range(length, loop_unroll_factor=UNROLLED):
+        o_r = first + i
+        m_r = o_r < rows
+        b_x = b_next.to(tl.float32)
+        # arrives while this row is computed
+        b_next = load_rows(x, o_r + 1, (o_r + 1 < rows) & (i + 1 < length), o_c, m_c, x_row)
+        if may_start:
+            is_start = o_r == end
+            age = tl.where(is_start, 0, age + 1)
+            sequence, end = next_sequence(sequence, end, is_start, m_r, time, bounds, PACKED)
+            past = with_window(past, window, sequence, age, is_start & m_r, o_c, m_c, window_row, window_sequence, W)
+        seen = (b_x,) + past
+        past = seen[: W - 1]
+        b_y = filtered(seen, taps, b_bias, W, BIAS)
+        if SILU:
+            b_y *= sigmoid(b_y)
+        if UNIT:
+            inverse, _ = inverse_length(b_y)
+            b_y *= inverse[:, None]
+        b_y *= scale
+        b_rounded = b_y.to(y.dtype.element_ty)
+        tl.store(y + o_r.to(tl.int64)[:, None] * channels + o_c[None, :], b_rounded, mask=m_r[:, None] & m_c[None, :])
+        if UNIT:  # what rounding did to the squared length
+            b_after = b_rounded.to(tl.float32)
+            before, after = tl.sum(b_y * b_y, axis=1), tl.sum(b_after * b_after, axis=1)
+            b_rounding = tl.maximum(before, TINY) / tl.maximum(after, TINY)
+            # as a tile, of which one column is stored: a store of its own would take rows through shared memory
+            p_rounding = rounding + (o_r.to(tl.int64) * columns + column)[:, None] + tl.zeros([1, BC], tl.int32)
+            tl.store(p_rounding, b_rounding[:, None], mask=m_r[:, None] & (tl.arange(0, BC) == 0)[None, :])
