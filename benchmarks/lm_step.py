@@ -92,7 +92,7 @@ def ours(setting: Setting, *, packed: bool = False, captured: bool = False, **op
     rows, bounds = PackedBatch(tokens, tokens.roll(-1, 1), None), set(range(0, tokens.numel() + 1, TIME))
     if packed:
         bounds |= set(range(0, tokens.numel(), DOCUMENT))
-        rows = PackedBatch(rows.tokens.view(1, -1), rows.targets.view(1, -1), torch.tensor(sorted(bounds), device=DEVICE))
+        rows = PackedBatch(rows.tokens.view(1, -1), rows.targets.view(1, -1), torch.tensor(sorted(bounds)))
     weights = SequenceModel(setting.model_config())
     step = LanguageStep(weights, FixedRows(rows), config, World(DEVICE), **options)  # type: ignore[arg-type]
     return CapturedLanguageStep(step) if captured else step
