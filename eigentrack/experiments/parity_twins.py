@@ -164,7 +164,7 @@ def to_json(outcomes: list[Outcome]) -> dict[str, Any]:
 def write_report(outcomes: list[Outcome], folder: Path) -> tuple[Path, Path]:
     """The JSON and the plot."""
     folder.mkdir(parents=True, exist_ok=True)
-    numbers, picture = folder / "figure1.json", folder / "figure1.png"
+    numbers, picture = folder / "demo.json", folder / "demo.png"
     write_json(numbers, to_json(outcomes))
     write_atomically(picture, lambda path: plot(outcomes, path))
     return numbers, picture

@@ -107,17 +107,20 @@ def test_the_ladder_names_every_disagreement() -> None:
         result("parity", "Mamba [0, 1]", 90),  # cannot, yet right
         result("parity", "Mamba [-1, 1]", 7),  # can, yet not learned
         result("parity", "DeltaNet [-1, 1]", 100),  # can, and learned
+        replace(result("parity", "DeltaProduct, n = 2, [-1, 1]", 50), validation_accuracy=1.0),  # can, and drifts
         result("parity", "DeltaNet [0, 1]", 2),  # cannot, and not learned
         result("no 000", "DeltaNet [-1, 1]", 100),  # unknown
     ]
     text = ladder.table(found)
-    assert "| parity | ✗ **90** | ✓ 7 | ✓ **100** | ✗ 2 |" in text
-    assert "| no 000 | – | – | ? **100** | – |" in text
-    assert "agree in 2 of the 4 fields that theory decides; 1 it leaves open" in text
-    missed, shortcuts = text.split("### Can, but not learned: 1")[1].split("### Cannot, but right to 6 times")
+    assert "| parity | ✗ **90** | ✓ 7 | ✓ **100** | ✓ 50 | ✗ 2 |" in text
+    assert "| no 000 | – | – | ? **100** | – | – |" in text
+    assert "agree in 2 of the 5 fields that theory decides; 1 it leaves open" in text
+    drifting, rest = text.split("### Can, right in training, and not to 6 times its length: 1")[1].split("### Can, and not")
+    missed, shortcuts = rest.split("### Cannot, but right to 6 times")
+    assert "- parity; DeltaProduct, n = 2, [-1, 1]: validation accuracy 1.000, horizon 50 of 100" in drifting
     assert "- parity; Mamba [-1, 1]: validation accuracy 0.500, horizon 7 of 100, seed 0. Theory: " in missed
     assert "- parity; Mamba [0, 1]: validation accuracy 0.500, horizon 90 of 100, seed 0. Theory: nonnegative" in shortcuts
-    assert text.count("- parity; ") == 2
+    assert text.count("- parity; ") == 3
 
 
 def test_the_depth_table_finds_the_smallest() -> None:
