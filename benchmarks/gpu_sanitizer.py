@@ -1,4 +1,5 @@
-"""Every Triton kernel on small, awkward shapes under NVIDIA's compute-sanitizer: accesses out of bounds, races.
+"""Delta rule, gated linear and selective scan on small, awkward shapes under NVIDIA's compute-sanitizer: accesses out of
+bounds, races.
 
     python benchmarks/gpu_sanitizer.py [--tools memcheck,racecheck]
 

@@ -75,7 +75,7 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
 
 EXPERIMENT = Experiment(
     name="hybrids",
-    title="Gates and Householder factors together: what one layer learns, eigenvalues in [-1, 1]",
+    title="Gates and Householder factors together: what one layer learns, eigenvalues in [-1, 1] or in the disk",
     source="none: the paper leaves open what combinations of diagonal and Householder gates can do",
     settings={
         "smoke": SMOKE,

@@ -53,7 +53,7 @@ class Plan:
 
     @cached_property
     def short(self) -> bool:
-        """Every sequence is a chunk or two, and a program can hold all of its state."""
+        """Every sequence is a few chunks, and a program can hold all of its state."""
         fits = self.time * self.factors <= LONGEST_CHUNK and max(self.key_dim, self.value_dim) <= WIDEST_SHORT[self.operand]
         return fits and not self.packed and not self.step
 

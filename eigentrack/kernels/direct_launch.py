@@ -2,7 +2,8 @@
 
 Triton types, compares and hashes all arguments of every call, which takes the host longer than a small kernel takes the GPU.
 But between two calls of one plan little can change: which tensors are there, their dtypes, whether they start at a multiple of
-16 bytes, the GPU. That much is looked at here, and Triton is asked only for what was not seen before.
+16 bytes, the GPU. That much is looked at here, and Triton is asked only for what was not seen before. (Hooks before a run and
+Triton's settings for debugging count when a kernel is first met; hooks around a launch count always.)
 """
 
 from __future__ import annotations

@@ -88,9 +88,10 @@ def forward(inputs: Inputs) -> tuple[Tensor, Tensor]:
     y, rounding = allocate_outputs(inputs)
     tensors, numbers = inputs.read()
     length, programs, columns = inputs.cut(FORWARD_TILE)
-    forward_kernel[(programs * columns,)](
-        *tensors, y, rounding, *numbers, length, **inputs.constants(FORWARD_TILE), num_warps=NUM_WARPS
-    )
+    with torch.cuda.device_of(inputs.x):  # Triton launches on the current GPU; autograd sets it for the backward pass
+        forward_kernel[(programs * columns,)](
+            *tensors, y, rounding, *numbers, length, **inputs.constants(FORWARD_TILE), num_warps=NUM_WARPS
+        )
     return y, rounding
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,13 +52,18 @@ def kinds(block: Block, before: Block | None, read: str) -> list[str]:
         "python": block.language == "python" and is_python(block.text),
         "session": is_indented and is_session(block),
         "commands": (is_indented or block.language == "bash") and all(program(line) in PROGRAMS for line in shell_lines(block)),
-        "configuration": block.language in ("yaml", "json") and block.file is not None and block.file in read,
-        "equation": is_indented and all(map(_RELATION.search, lines)) and not is_python(block.text),
-        "map": is_indented and lines[0].endswith("/"),
+        "configuration": block.language in ("yaml", "json") and block.file is not None and block.file in read.split(),
+        "equation": is_indented and all(map(_is_equation, lines)) and not is_python(block.text),
+        "map": is_indented and lines[0] == "eigentrack/",
     }
     found = [kind for kind, holds in may_be.items() if holds]
     prints = before is not None and before.language in ("python", "bash")
     return ["output"] if prints and not found and block.language in ("text", INDENTED) else found
+
+
+def _is_equation(line: str) -> bool:
+    """With a relation, and not a command with one in its arguments."""
+    return _RELATION.search(line) is not None and shutil.which(line.split()[0]) is None
 
 
 def program(line: str) -> str:

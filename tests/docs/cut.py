@@ -74,7 +74,7 @@ def visit() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             address = next(line.split()[1] for line in server.stdout or () if line.startswith("page: "))
-            with urllib.request.urlopen(address) as answer:
+            with urllib.request.urlopen(address, timeout=60) as answer:
                 assert "eigentrack" in answer.read().decode()
         finally:
             server.send_signal(signal.SIGINT)

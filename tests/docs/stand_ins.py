@@ -37,10 +37,11 @@ STAND_INS = {
     """,
     "scontrol": f"""
         [ "$*" = "show hostnames node[1-{MACHINES}]" ]
-        for machine in $(seq {MACHINES}); do echo localhost; done
+        printf 'localhost\\n%.0s' $(seq {MACHINES})
     """,
     # a machine is a process
     "srun": """
+        trap 'kill "${started[@]}" 2>/dev/null || true' EXIT
         for machine in $(seq "$SLURM_NNODES"); do SLURM_PROCID=$machine "$@" & started+=($!); done
         for process in "${started[@]}"; do wait $process; done
     """,
@@ -64,6 +65,7 @@ def set_up(folder: Path) -> dict[str, str]:
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
         "RENDEZVOUS": f"localhost:{free_port()}",
         "SLURM_NNODES": str(MACHINES),
         "SLURM_JOB_ID": "7",
@@ -79,7 +81,7 @@ def free_port() -> int:
 
 def shell(text: str, variables: dict[str, str], seconds: float = 1800) -> str:
     """What it prints."""
-    command, pipe = ["bash", "-euc", text], subprocess.PIPE
+    command, pipe = ["bash", "-euo", "pipefail", "-c", text], subprocess.PIPE
     with subprocess.Popen(command, env=variables, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
         try:
             printed, said = process.communicate(timeout=seconds)

@@ -22,7 +22,7 @@ Run = Callable[..., tuple[Tensor, Tensor]]
 WALKERS = 16  # programs, at most, that a cut sequence would have kept busy
 WALKERS_WANTED = 128  # about one for each multiprocessor
 COLUMNS = 16  # of V, that a program walks with
-CHUNK = 64  # tokens, of which a segment is a multiple
+CHUNK = 64  # tokens, of which a segment has whole ones
 SHORTEST_SEGMENT = 2048  # factors
 
 
@@ -33,7 +33,7 @@ def segment_length(k: Tensor, v: Tensor) -> int:
     if walkers > WALKERS:
         return 0
     wanted = -(-time // (WALKERS_WANTED // walkers))
-    length = max(-(-wanted // CHUNK) * CHUNK, -(-SHORTEST_SEGMENT // factors))
+    length = -(-max(wanted, SHORTEST_SEGMENT // factors) // CHUNK) * CHUNK
     return length if time >= 4 * length else 0
 
 
@@ -59,7 +59,8 @@ def delta_rule_in_segments(
     state = torch.zeros_like(ends[:, 0]) if initial_state is None else initial_state.float()
     starts = [state]
     for segment in range(count - 1):
-        state = transitions[:, segment] @ state + ends[:, segment]
+        # in float64, which neither autocast nor TF32 rounds; the matrices are small
+        state = (transitions[:, segment].double() @ state.double()).float() + ends[:, segment]
         starts.append(state)
     y, last = run(*segments(count), initial_state=torch.stack(starts, 1).flatten(0, 1))
     y, last = y.reshape(batch, count * length, heads, -1), last.unflatten(0, (batch, count))[:, -1]
