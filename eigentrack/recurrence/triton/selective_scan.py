@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from eigentrack.kernels import selective_scan_launch as kernels
 from eigentrack.recurrence.rotating_frame import selective_scan_in_frame
+from eigentrack.recurrence.triton.optional_tensors import no_gaps, with_gaps
 from eigentrack.spectrum import EigenRange
 
 _INPUTS = 9  # x, dt, b, c, z, log_decay, skip, initial_state, cu_seqlens
@@ -87,22 +88,13 @@ def _contiguous(x: Tensor | None) -> Tensor | None:
     return None if x is None else x.contiguous()
 
 
-def _no_gaps(like: Tensor, *tensors: Tensor | None) -> tuple[Tensor, ...]:
-    """An operator of torch returns tensors only: empty ones for those that are not there."""
-    return tuple(like.new_empty(0) if x is None else x for x in tensors)
-
-
-def _or_gap(x: Tensor) -> Tensor | None:
-    return x if x.numel() else None
-
-
 @torch.library.custom_op(
     "eigentrack::selective_scan", mutates_args=(), schema=f"({_SCHEMA}, bool save) -> (Tensor, Tensor, Tensor)"
 )
 def _forward(*given):  # type: ignore[no-untyped-def]
     *inputs, low, high, save = given
     out = kernels.forward(kernels.Inputs(*inputs), EigenRange(low, high), save)
-    return out.y, out.last_state, *_no_gaps(out.y, out.checkpoints)
+    return out.y, out.last_state, *no_gaps(out.y, (out.checkpoints,))
 
 
 @_forward.register_fake
@@ -110,7 +102,7 @@ def _forward_fake(*given):  # type: ignore[no-untyped-def]
     *rest, low, high, save = given
     inputs = kernels.Inputs(*rest)
     out = kernels.Outputs.allocate(inputs.plan(EigenRange(low, high)), inputs, save)
-    return out.y, out.last_state, *_no_gaps(out.y, out.checkpoints)
+    return out.y, out.last_state, *no_gaps(out.y, (out.checkpoints,))
 
 
 @torch.library.custom_op(
@@ -122,12 +114,12 @@ def _forward_fake(*given):  # type: ignore[no-untyped-def]
 def _backward(dy, dlast_state, checkpoints, *given):  # type: ignore[no-untyped-def]
     *inputs, low, high = given
     out = kernels.backward(kernels.Inputs(*inputs), EigenRange(low, high), checkpoints, dy, dlast_state)
-    return _no_gaps(dy, *_all(out))
+    return no_gaps(dy, _all(out))
 
 
 @_backward.register_fake
 def _backward_fake(dy, dlast_state, checkpoints, *given):  # type: ignore[no-untyped-def]
-    return _no_gaps(dy, *_all(kernels.Gradients.allocate(kernels.Inputs(*given[:_INPUTS]))))
+    return no_gaps(dy, _all(kernels.Gradients.allocate(kernels.Inputs(*given[:_INPUTS]))))
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -141,7 +133,7 @@ def _differentiate(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None, *_: 
     *inputs, checkpoints = ctx.saved_tensors
     dy, dlast_state = _or_zeros(dy, inputs[0]), _contiguous(dlast_state)
     found = torch.ops.eigentrack.selective_scan_backward(dy, dlast_state, checkpoints, *inputs, *ctx.ends)
-    return *(_or_gap(x) for x in found), None, None, None, None
+    return *with_gaps(found), None, None, None, None
 
 
 _forward.register_autograd(_differentiate, setup_context=_remember)
