@@ -27,7 +27,7 @@ STAND_INS = {
     """,
     # the recipes run, in this folder and with these programs, even if make has started this test
     "make": f"""
-        unset MAKEFLAGS MAKEOVERRIDES
+        unset MAKEFLAGS MAKEOVERRIDES MAKELEVEL
         exec {MAKE} --makefile {ROOT}/Makefile VENV=.venv "$@"
     """,
     # nothing is loaded or changed: what an extra asks for must be here

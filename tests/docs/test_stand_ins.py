@@ -10,7 +10,7 @@ from tests.docs.stand_ins import set_up, shell
 
 
 def test_make_shows_the_recipes_even_if_make_has_started_this_test() -> None:
-    variables = set_up(Path.cwd()) | {"MAKEFLAGS": " -- VENV=elsewhere"}
+    variables = set_up(Path.cwd()) | {"MAKEFLAGS": " -- VENV=elsewhere", "MAKELEVEL": "1"}
     assert shell("make --dry-run demo test", variables).splitlines() == [
         ".venv/bin/eigentrack demo",
         ".venv/bin/python -m pytest --numprocesses 2",

@@ -60,8 +60,9 @@ if __name__ == "__main__":
 
 
 def three_cells() -> list[Cell]:
-    training = replace(SETTINGS.training, steps=60)
-    return toy_cells(replace(SETTINGS, training=training, validate_every=60, checkpoint_every=5))[:3]
+    """Each takes longer than the half second after which a worker notices that nobody listens any more."""
+    training = replace(SETTINGS.training, steps=300)
+    return toy_cells(replace(SETTINGS, training=training, validate_every=300, checkpoint_every=25))[:3]
 
 
 def interrupt_a_sweep(folder: Path, how: signal.Signals) -> str:
