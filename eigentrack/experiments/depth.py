@@ -10,6 +10,7 @@ from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import Experiment, Score, Series, Settings, grid
 from eigentrack.experiments.horizon_map import plot_horizons
 from eigentrack.experiments.open_questions import (
+    DISK,
     PAPER,
     REACH,
     SHORT,
@@ -32,7 +33,7 @@ PANELS = (
     language_panel("binary, mod 5", "binary-mod5"),
     group_panel("A4", "A4"),
 )
-LAYERS = {"DeltaNet [-1, 1]": "deltanet", "GLA [-1, 1]": "gla"}
+LAYERS = {"DeltaNet [-1, 1]": ("deltanet", WIDE), "GLA [-1, 1]": ("gla", WIDE), "GLA, disk": ("gla", DISK)}
 DEPTHS = (1, 2, 3, 4)
 
 
@@ -42,8 +43,8 @@ def label(name: str, depth: int) -> str:
 
 def _series(heads: int) -> tuple[Series, ...]:
     return tuple(
-        Series(label(name, depth), {**layer(mixer, WIDE, heads=heads), "layers": depth})
-        for name, mixer in LAYERS.items()
+        Series(label(name, depth), {**layer(mixer, eigenvalues, heads=heads), "layers": depth})
+        for name, (mixer, eigenvalues) in LAYERS.items()
         for depth in DEPTHS
     )
 
