@@ -18,13 +18,13 @@ import triton.language as tl
 from eigentrack.kernels.selective_scan_tokens import (
     LOG2_E,
     advance,
-    eigenvalue,
     exponential,
     first_checkpoint,
     load_rows,
     load_state,
     locate_unit,
     store_state,
+    through_gate,
 )
 
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -140,19 +140,21 @@ def backward_kernel(
             p_part = (channel_block * tokens + token + u) * N + o_n
             tl.store(dc_parts + p_part, tl.sum(b_read[:, None] * states[u + 1], axis=0), mask=m_n & inside)
             tl.store(db_parts + p_part, tl.sum((b_dt * b_x)[:, None] * b_adjoint, axis=0), mask=m_n & inside)  # (8)
-            b_exponential = exponential(b_dt, b_rate)
-            b_through = b_adjoint * states[u] * b_exponential  # (9)
+            b_exponential = exponential(b_dt, b_rate, LOW, HIGH)
+            b_through = b_adjoint * states[u] * b_exponential  # (9) times high - low
+            if HIGH - LOW != 1.0 and (LOW != -1.0 or HIGH != 1.0):
+                b_through *= HIGH - LOW
             b_dlog_decay += b_through * b_dt[:, None]  # (10)
             b_dinput = tl.sum(b_adjoint * b_b[None, :], axis=1)
-            b_ddt = b_dinput * b_x + (LN_2 * (HIGH - LOW)) * tl.sum(b_through * b_rate, axis=1)  # (11)
+            b_ddt = b_dinput * b_x + LN_2 * tl.sum(b_through * b_rate, axis=1)  # (11)
             tl.store(ddt + (token + u) * D + o_d, b_ddt.to(ddt.dtype.element_ty), mask=m_out)
             b_dx = b_dinput * b_dt
             if SKIP:
                 b_dx += b_read * b_skip
                 b_dskip += b_read * b_x
             tl.store(dx + (token + u) * D + o_d, b_dx.to(dx.dtype.element_ty), mask=m_out)
-            b_adjoint *= eigenvalue(b_exponential, inside, LOW, HIGH, EXACT)
-    store_state(dlog_decay_parts + place, b_dlog_decay * (HIGH - LOW), o_d, o_n, D, N)
+            b_adjoint = through_gate(b_exponential, b_adjoint, inside, LOW, HIGH, EXACT)
+    store_state(dlog_decay_parts + place, b_dlog_decay, o_d, o_n, D, N)
     if SKIP:
         tl.store(dskip_parts + unit * D + o_d, b_dskip, mask=m_d)
     if INITIAL:  # noqa: SIM102, Triton would compile the branch

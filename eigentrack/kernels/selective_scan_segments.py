@@ -18,12 +18,12 @@ import triton.language as tl
 from eigentrack.kernels.selective_scan_tokens import (
     LOG2_E,
     advance,
-    eigenvalue,
     exponential,
     load_rows,
     load_state,
     locate_unit,
     store_state,
+    through_gate,
 )
 
 
@@ -69,8 +69,8 @@ def summary_kernel(
         next_b = load_rows(b, b_row, o_n, m_n, token + U, end, U)
         for u in tl.static_range(U):
             b_x, b_dt, b_b = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_b[u].to(tl.float32)
-            b_state, b_gate = advance(b_state, b_dt, b_x, b_b, b_rate, token + u < end, LOW, HIGH, EXACT)
-            b_product *= b_gate
+            b_state, b_exponential = advance(b_state, b_dt, b_x, b_b, b_rate, token + u < end, LOW, HIGH, EXACT)
+            b_product = through_gate(b_exponential, b_product, token + u < end, LOW, HIGH, EXACT)
     place = unit.to(tl.int64) * D * N
     store_state(products + place, b_product, o_d, o_n, D, N)
     store_state(ends + place, b_state, o_d, o_n, D, N)
@@ -123,9 +123,10 @@ def summary_back_kernel(
             if GATED:
                 b_z = rows_z[u].to(tl.float32)
                 b_read *= b_z * tl.sigmoid(b_z)
-            b_gate = eigenvalue(exponential(rows_dt[u].to(tl.float32), b_rate), token + u < end, LOW, HIGH, EXACT)
-            b_adjoint = (b_adjoint + b_read[:, None] * rows_c[u].to(tl.float32)[None, :]) * b_gate
-            b_product *= b_gate
+            b_exponential, inside = exponential(rows_dt[u].to(tl.float32), b_rate, LOW, HIGH), token + u < end
+            b_adjoint += b_read[:, None] * rows_c[u].to(tl.float32)[None, :]
+            b_adjoint = through_gate(b_exponential, b_adjoint, inside, LOW, HIGH, EXACT)
+            b_product = through_gate(b_exponential, b_product, inside, LOW, HIGH, EXACT)
     place = unit.to(tl.int64) * D * N
     store_state(products + place, b_product, o_d, o_n, D, N)
     store_state(ends + place, b_adjoint, o_d, o_n, D, N)

@@ -70,24 +70,34 @@ def store_state(p, b_state, o_d, o_n, D: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
-def exponential(b_dt, b_rate):
-    return tl.exp2(b_dt[:, None] * b_rate)
+def exponential(b_dt, b_rate, LOW: tl.constexpr, HIGH: tl.constexpr):
+    """(1); for [-1, 1] twice that, by a 1 in the exponent, which the multiply-add there takes up."""
+    b_exponent = b_dt[:, None] * b_rate
+    return tl.exp2(b_exponent + 1.0) if LOW == -1.0 and HIGH == 1.0 else tl.exp2(b_exponent)
 
 
 @triton.jit
-def eigenvalue(b_exponential, inside, LOW: tl.constexpr, HIGH: tl.constexpr, EXACT: tl.constexpr):
-    """(2). EXACT: high - low is a float32, and one multiply-add meets both ends."""
-    if EXACT:  # noqa: SIM108
-        b_gate = b_exponential * (HIGH - LOW) + LOW
+def through_gate(b_exponential, b_value, inside, LOW: tl.constexpr, HIGH: tl.constexpr, EXACT: tl.constexpr):
+    """(2) times a value. Both ends are met to the last bit. EXACT: high - low is a float32, and one multiply-add meets them."""
+    if LOW == -1.0 and HIGH == 1.0:
+        b_found = b_exponential * b_value - b_value
+    elif LOW == 0.0 and HIGH == 1.0:
+        b_found = b_exponential * b_value
+    elif EXACT:
+        b_found = (b_exponential * (HIGH - LOW) + LOW) * b_value
     else:
-        b_gate = b_exponential * HIGH + (LOW - b_exponential * LOW)
+        b_found = (b_exponential * HIGH + (LOW - b_exponential * LOW)) * b_value
     if HIGH != 1.0:
-        b_gate = tl.where(inside, b_gate, 1.0)  # (2')
-    return b_gate
+        b_found = tl.where(inside, b_found, b_value)  # (2')
+    return b_found
 
 
 @triton.jit
 def advance(b_state, b_dt, b_x, b_b, b_rate, inside, LOW: tl.constexpr, HIGH: tl.constexpr, EXACT: tl.constexpr):
-    """(3), and the gate."""
-    b_gate = eigenvalue(exponential(b_dt, b_rate), inside, LOW, HIGH, EXACT)
-    return b_gate * b_state + (b_dt * b_x)[:, None] * b_b[None, :], b_gate
+    """(3), and the exponential."""
+    b_exponential, b_input = exponential(b_dt, b_rate, LOW, HIGH), (b_dt * b_x)[:, None] * b_b[None, :]
+    if LOW == -1.0 and HIGH == 1.0:
+        b_new = b_exponential * b_state + (b_input - b_state)  # two multiply-adds, as for [0, 1]
+    else:
+        b_new = through_gate(b_exponential, b_state, inside, LOW, HIGH, EXACT) + b_input
+    return b_new, b_exponential
