@@ -25,8 +25,8 @@ def reproduce(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="figure1 to 8, table3, table4, deltaproduct, ablation, stability, mat; on open questions: hybrids, "
-            "tradeoff, depth, signed_gates, ladder, family."
+            help="figure1 to 8, table3, table4, deltaproduct, arithmetic, ablation, stability, mat; on open questions: "
+            "hybrids, tradeoff, depth, signed_gates, ladder, family."
         ),
     ],
     budget: Annotated[

@@ -1,4 +1,4 @@
-"""What the metrics of a run say once it is over: where the loss ended, and how high loss and gradients ever went."""
+"""What the metrics of a run say once it is over: where the loss ended, when it fell, how high loss and gradients ever went."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class TrainingRecord:
     highest_loss: float
     median_gradient: float  # of the norm over all parameters, before clipping
     highest_gradient: float
+    halved_at: int | None = None  # the step from which the loss, averaged over a hundredth of the run, is half of its first
 
 
 NO_RECORD = TrainingRecord(0.0, 0.0, 0.0, 0.0)  # of a run whose first step failed
@@ -37,7 +38,15 @@ def read_record(folder: Path) -> TrainingRecord:
         highest_loss=max(line["loss"] for line in later),
         median_gradient=statistics.median(line["gradient_norm"] for line in later),
         highest_gradient=max(line["gradient_norm"] for line in later),
+        halved_at=_halved_at(metrics),
     )
+
+
+def _halved_at(metrics: list[dict[str, float]]) -> int | None:
+    size = max(1, len(metrics) // 100)
+    windows = [metrics[start : start + size] for start in range(0, len(metrics), size)]
+    means = [statistics.mean(line["loss"] for line in window) for window in windows]
+    return next((int(window[-1]["step"]) for window, mean in zip(windows, means, strict=True) if mean < means[0] / 2), None)
 
 
 def thin_metrics(folder: Path) -> None:

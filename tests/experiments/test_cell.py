@@ -116,8 +116,9 @@ def test_a_long_record_is_thinned(tmp_path: Path) -> None:
 def test_the_record_leaves_out_the_start(tmp_path: Path) -> None:
     lines = [{"loss": 9.0, "gradient_norm": 9.0}] * 2 + [{"loss": 2.0, "gradient_norm": 1.0}] * 16
     lines += [{"loss": 1.0, "gradient_norm": 5.0}, {"loss": 0.5, "gradient_norm": 1.0}]
-    (tmp_path / METRICS_FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert read_record(tmp_path) == TrainingRecord(last_loss=0.75, highest_loss=2.0, median_gradient=1.0, highest_gradient=5.0)
+    (tmp_path / METRICS_FILE).write_text("".join(json.dumps({"step": 10 * n, **line}) + "\n" for n, line in enumerate(lines)))
+    expected = TrainingRecord(last_loss=0.75, highest_loss=2.0, median_gradient=1.0, highest_gradient=5.0, halved_at=20)
+    assert read_record(tmp_path) == expected
     (tmp_path / METRICS_FILE).write_text("")
     assert read_record(tmp_path) == NO_RECORD
 
