@@ -29,7 +29,7 @@ LAYERS: dict[str, dict[str, Any]] = {
 PAPER = replace(chomsky.PAPER, rates=(1e-3,))
 SHORT = replace(
     PAPER,
-    training=replace(PAPER.training, steps=30_000, batch=256, warmup=3000),
+    training=replace(PAPER.training, steps=30_000, batch=256, warmup=3000, precision="tfloat32"),
     validate_every=2500,
     checkpoint_every=2500,
 )

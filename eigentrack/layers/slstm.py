@@ -17,8 +17,8 @@ from eigentrack.recurrence import slstm
 
 
 class SLSTM(Mixer):
-    def __init__(self, d_model: int, *, heads: int = 4, norm_eps: float = 1e-5) -> None:
-        super().__init__(d_model)
+    def __init__(self, d_model: int, *, heads: int = 4, norm_eps: float = 1e-5, backend: str = "auto") -> None:
+        super().__init__(d_model, backend)
         self.heads, self.width = heads, head_width(d_model, heads)
         self.gates = RecurrentGates(d_model, heads)
         self.norm = RMSNorm(self.width, eps=norm_eps)

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from eigentrack.lm.batches import IGNORED, PackedBatch, PackedBatches
+from eigentrack.lm.compiled_block import compile_block
 from eigentrack.lm.config import LanguageTrainingConfig
 from eigentrack.lm.distributed import World, share_out, sum_gradients_after
 from eigentrack.lm.half_copy import HalfCopy
@@ -52,7 +53,7 @@ class LanguageStep:
         self.model = weights if self._half is None else self._half.model
         if compiled:
             for block in self.model.blocks:
-                block.forward = torch.compile(block.forward, dynamic=False)
+                block.forward = compile_block(block.forward)
         self.loss = LanguageLoss(self.model)
         if world.ranks > 1:
             share_out(self.loss, world, config.computed_in)

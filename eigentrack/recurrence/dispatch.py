@@ -40,6 +40,12 @@ class Kernel:
     refusal: Callable[..., str | None]
     automatic: bool
 
+    def is_asked_for(self, backend: str) -> bool:
+        return backend == "triton" or (backend in ("auto", STEP) and self.automatic)
+
+    def runs_on(self, backend: str, first: Tensor, *others: Tensor | None, **given: Any) -> bool:
+        return self.is_asked_for(backend) and _no_triton(first) is None and self.refusal(first, *others, **given) is None
+
 
 def execute(
     op: str,
@@ -54,14 +60,15 @@ def execute(
 ) -> tuple[Tensor, Any]:
     """`zero_state` makes the state that None stands for; an op that never gives None needs none."""
     first = next(x for x in sequences if x is not None)
-    if kernel is not None and (backend == "triton" or (backend in ("auto", STEP) and kernel.automatic)):
+    if kernel is not None and kernel.is_asked_for(backend):
         given = {"initial_state": initial_state, "cu_seqlens": cu_seqlens, **constants}
         refusal = _no_triton(first) or kernel.refusal(*sequences, **given)
         if refusal is None:
             return kernel.load()(*sequences, **given)
-        if backend == "triton":
-            _say_once(f"{op}: backend 'triton' {refusal}; 'chunked' runs instead")
-            backend = "chunked"
+        instead = "reference" if backend == STEP else default_backend(backends)
+        if (backend == "triton" or _expects_a_kernel(first)) and not torch.compiler.is_compiling():  # a graph cannot warn
+            _say_once(f"{op}: backend 'triton' {refusal}; {instead!r} runs instead")
+        backend = instead
     if backend == STEP:
         backend = "reference"
     run = choose_backend(op, backends, backend, ["triton"] if kernel is not None else [])
@@ -80,10 +87,15 @@ def execute(
 
 def choose_backend(op: str, backends: Mapping[str, Backend], backend: str, others: list[str]) -> Backend:
     if backend == "auto":
-        backend = "chunked" if "chunked" in backends else "reference"
+        backend = default_backend(backends)
     if backend not in backends:
         raise ValueError(f"{op} has no backend {backend!r}; it has {', '.join(['auto', *backends, *others])}")
     return backends[backend]
+
+
+def default_backend(backends: Mapping[str, Backend]) -> str:
+    """What runs where no kernel does."""
+    return "chunked" if "chunked" in backends else "reference"
 
 
 def state_dtype(*tensors: Tensor | None) -> torch.dtype:
@@ -97,6 +109,11 @@ def _no_triton(x: Tensor) -> str | None:
     if x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1":
         return None
     return f"needs a GPU, and the input is on the {x.device.type}"
+
+
+def _expects_a_kernel(x: Tensor) -> bool:
+    """Whether a kernel that steps aside is a surprise: on a GPU, unless float64 was chosen over speed."""
+    return _no_triton(x) is None and x.dtype != torch.float64
 
 
 @functools.cache

@@ -35,6 +35,7 @@ from eigentrack.recurrence.shapes import check_shapes
 from eigentrack.recurrence.triton.delta_rule_cases import DELTA_RULE_KERNEL
 from eigentrack.recurrence.triton.gated_linear_cases import GATED_LINEAR_KERNEL
 from eigentrack.recurrence.triton.selective_scan_cases import SELECTIVE_SCAN_KERNEL
+from eigentrack.recurrence.triton.slstm_cases import SLSTM_KERNEL
 from eigentrack.spectrum import EigenRange
 
 DELTA_RULE = {"reference": delta_rule_reference, "chunked": delta_rule_chunked}
@@ -293,7 +294,16 @@ def slstm(
     c, n, h = (_or_zeros(part, gates, cu_seqlens, size["H"], size["D"]) for part in (c, n, h))
     # an empty memory has no scale yet: m = -inf lets the first input set it
     m = torch.full_like(c, -torch.inf) if m is None else m
-    return execute("slstm", SLSTM, backend, gates, recurrent=recurrent, initial_state=(c, n, h, m), cu_seqlens=cu_seqlens)
+    return execute(
+        "slstm",
+        SLSTM,
+        backend,
+        gates,
+        recurrent=recurrent,
+        initial_state=(c, n, h, m),
+        cu_seqlens=cu_seqlens,
+        kernel=SLSTM_KERNEL,
+    )
 
 
 def lstm(

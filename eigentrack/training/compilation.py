@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
+from eigentrack.layers.slstm import SLSTM
 from eigentrack.models import SequenceModel
+from eigentrack.recurrence.triton.slstm_cases import SLSTM_KERNEL
 
 STEPS_TO_PAY = 2000
 MODELS_IN_A_PROCESS = 256  # a sweep trains many of them one after another, and each shape is compiled anew
@@ -20,7 +22,18 @@ def worth_compiling(model: SequenceModel, steps: int) -> bool:
 
 
 def looping_mixers(model: SequenceModel) -> list[str]:
-    return sorted(set(model.config.mixers).intersection(LOOPING))
+    """sLSTM loops only where its kernel does not run: it walks through time in one launch."""
+    looping = set(model.config.mixers).intersection(LOOPING)
+    if all(_has_kernel(layer) for layer in model.modules() if isinstance(layer, SLSTM)):
+        looping.discard("slstm")
+    return sorted(looping)
+
+
+def _has_kernel(layer: SLSTM) -> bool:
+    recurrent = layer.gates.recurrent
+    token = recurrent.new_empty(1, 1, *recurrent.shape[:3])
+    state = layer.initial_state(1).memory
+    return SLSTM_KERNEL.runs_on(layer.backend, token, recurrent=recurrent, initial_state=state, cu_seqlens=None)
 
 
 def compile_pass(function: Callable[..., Any]) -> Callable[..., Any]:
