@@ -41,11 +41,11 @@ STRUCTURES: dict[str, tuple[str, dict[str, Any]]] = {
 PAPER = replace(chomsky.PAPER, rates=(1e-2, 1e-3, 1e-4), pilot=True, test=LengthTest((40, 256), 8192))
 SHORT = replace(
     PAPER,
-    training=replace(PAPER.training, steps=5000, batch=512, warmup=500, clip=1.0),
-    rates=(1e-2, 1e-3),
+    training=replace(PAPER.training, steps=2000, batch=128, warmup=200, clip=1.0, precision="tfloat32"),
+    rates=(3e-3, 1e-3),
     test=replace(PAPER.test, sequences=2048),
-    validate_every=2500,
-    checkpoint_every=2500,
+    validate_every=1000,
+    checkpoint_every=2000,
 )
 SMOKE = replace(
     SHORT,

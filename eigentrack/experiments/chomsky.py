@@ -20,7 +20,7 @@ from eigentrack.training import TrainingConfig
 
 PARITY, ARITHMETIC, BRACKETS = "parity", "modular arithmetic, no brackets", "modular arithmetic, brackets"
 PANELS = (
-    Panel(PARITY, "parity", {"last_weight": 1.0}, {"layers": 2}),
+    Panel(PARITY, "parity", {"last_weight": 1.0}, {"layers": 2}, {"precision": "float32"}),  # it is followed to 100,000 tokens
     Panel(ARITHMETIC, "modular-arithmetic", {"modulus": 5}, {"layers": 3}),
     Panel(BRACKETS, "modular-arithmetic-brackets", {"modulus": 5}, {"layers": 3}),
 )
@@ -39,7 +39,7 @@ PAPER = Settings(
 )
 SHORT = replace(
     PAPER,
-    training=replace(PAPER.training, steps=10_000, batch=128, warmup=1000),
+    training=replace(PAPER.training, steps=10_000, batch=128, warmup=1000, precision="tfloat32"),
     rates=(1e-2, 1e-3),
     pilot=True,
     validate_every=2500,

@@ -26,7 +26,12 @@ PAPER = replace(
     test=LengthTest((40, 256), 2048),
     telemetry_every=1000,
 )
-SHORT = replace(PAPER, training=replace(PAPER.training, steps=2000, batch=256, warmup=200), seeds=(0,), telemetry_every=200)
+SHORT = replace(
+    PAPER,
+    training=replace(PAPER.training, steps=2000, batch=128, warmup=200, precision="tfloat32"),
+    seeds=(0,),
+    telemetry_every=200,
+)
 SMOKE = replace(
     SHORT,
     d_model=8,
