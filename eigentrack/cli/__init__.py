@@ -23,6 +23,7 @@ from eigentrack.cli.explore import explore
 from eigentrack.cli.inspect import inspect
 from eigentrack.cli.lm import lm_app
 from eigentrack.cli.reproduce import reproduce
+from eigentrack.cli.spaced_eigenvalues import join_eigenvalues
 from eigentrack.cli.train import train
 
 app = typer.Typer(
@@ -54,7 +55,7 @@ app.add_typer(lm_app)
 def main() -> None:
     """Runs the command line; a bad value becomes one line, never a trace (set EIGENTRACK_TRACE=1 to see it)."""
     try:
-        app()
+        app(join_eigenvalues(sys.argv[1:]))
     except (ValueError, OSError) as error:
         if os.environ.get("EIGENTRACK_TRACE"):
             raise

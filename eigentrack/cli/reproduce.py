@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -43,6 +44,13 @@ def reproduce(
         list[str] | None,
         typer.Option(help="LABEL=PATH, for language models: train=PATH to train on, any other label to test on; repeat it."),
     ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop after so many, with a checkpoint of every cell; the same command goes on.")
+    ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(help="A file that carries the cells on: read first if it is there, written at the end (.tar.gz)."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a table or a figure of the paper, or an open question: numbers, a plot, and a page with ours beside the paper's.
@@ -52,8 +60,9 @@ def reproduce(
 
     Example: eigentrack reproduce figure1 --budget smoke --jobs 2
     """
+    from eigentrack.experiments.cell_archive import pack_cells, unpack_cells
     from eigentrack.experiments.ray_launcher import run_on_ray
-    from eigentrack.experiments.reproduce import launching, named_experiment, run_cells
+    from eigentrack.experiments.reproduce import CELLS, launching, named_experiment, run_cells
     from eigentrack.experiments.reproduce import reproduce as run_experiment
     from eigentrack.experiments.sweep import run_locally
 
@@ -66,6 +75,8 @@ def reproduce(
         raise ValueError(f"--launcher ray shares no disk, and the cells of {language_models[0]} share a corpus: leave it out")
     if len(experiments) > 1 and (as_json or data or language_models):
         raise ValueError(f"{', '.join(names)} together: --json, --data and language models take one name alone")
+    if minutes is not None and (minutes <= 0 or launcher == "ray"):
+        raise ValueError(f"--minutes {minutes:g} must be above 0, and goes with --launcher local")
     if jobs is not None and jobs < 1:
         raise ValueError(f"--jobs {jobs} must be at least 1")
     check_device(device)
@@ -74,7 +85,11 @@ def reproduce(
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file: name a folder")
     folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    if archive is not None and archive.exists():
+        unpack_cells(archive, folder / CELLS)
     launch = partial(launchers[launcher], jobs=jobs or _jobs(device, bool(language_models)), device=device)
+    if minutes is not None:
+        launch = partial(launch, until=time.time() + 60 * minutes)
 
     columns = TextColumn("{task.fields[cells]}"), BarColumn(), TimeRemainingColumn()
     with Progress(*columns, console=err, disable=as_json) as progress:
@@ -91,6 +106,8 @@ def reproduce(
         left = run_cells(experiments, budget, folder, sweep, chosen_seeds) if len(experiments) > 1 else 0
         ready = [] if left else experiments  # interrupted, the reports wait
         done = [run_experiment(each, budget, folder, sweep, chosen_seeds, data=texts, say=say) for each in ready]
+    if archive is not None:
+        pack_cells(folder / CELLS, archive)
     failed = 0
     for report, files in done:
         if as_json:

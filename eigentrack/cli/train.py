@@ -100,8 +100,8 @@ def train(
     out.print(f"model: {folder / 'model'}", markup=False, highlight=False)
 
 
-def _said(metrics: dict[str, Any]) -> str:
-    return f"loss {metrics['loss']:.4f}  accuracy {metrics['accuracy']:.3f}"
+def _said(metrics: dict[str, Any], steps_per_second: float) -> str:
+    return f"accuracy {metrics['accuracy']:.3f}  {steps_per_second:.1f} steps/s"
 
 
 def _refuse_flags(context: typer.Context, stored: Path, except_for: tuple[str, ...]) -> None:

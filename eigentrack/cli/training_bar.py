@@ -1,4 +1,7 @@
-"""The progress bar of a training run: what it says of a step, steps a second, time left."""
+"""The progress bar of a training run: time left, steps, loss, the last validation, and what else a kind of run has to say.
+
+What matters most stands first: on a narrow terminal the end of the line is cut, never the time left.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,29 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
+from rich.table import Column
 from rich.text import Text
 
 from eigentrack.cli.console import err
 
+BAR, WORDS = 40, 72  # widths, at most and at least
 
-class _StepsPerSecond(TextColumn):
+
+class _Words(ProgressColumn):
+    """Columns that may wrap give way to the others; these words are then cut instead."""
+
     def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:.1f} steps/s" if task.speed else "")
+        return Text(f"{task.completed:.0f}/{task.total:.0f}  {task.fields['said']}", no_wrap=True, overflow="ellipsis")
 
 
 class TrainingBar:
-    """`describe(metrics)` is what it says of a step; the last validation stays in sight."""
+    """`describe(metrics, steps a second)` is what it says of a step behind the loss; the last validation stays in sight."""
 
-    def __init__(self, steps: int, describe: Callable[[dict[str, Any]], str], *, shown: bool = True) -> None:
-        columns = BarColumn(), TextColumn("{task.completed}/{task.total}  {task.fields[said]}"), _StepsPerSecond("")
-        self._progress = Progress(*columns, TimeRemainingColumn(), console=err, disable=not shown)
+    def __init__(self, steps: int, describe: Callable[[dict[str, Any], float], str], *, shown: bool = True) -> None:
+        bar = BarColumn(max(8, min(BAR, err.width - WORDS)), table_column=Column(no_wrap=True))
+        left = TimeRemainingColumn(table_column=Column(no_wrap=True))
+        self._progress = Progress(bar, left, _Words(Column()), console=err, disable=not shown)
         self._bar = self._progress.add_task("", total=steps, said="")
         self._describe = describe
         self._started = False
@@ -42,7 +51,8 @@ class TrainingBar:
         for name, value in metrics.items():
             if name.startswith("validation_"):
                 self._validation = f"  validation {value:.3f}"
-        self._progress.update(self._bar, completed=step, said=self._describe(metrics) + self._validation)
+        rest = self._describe(metrics, self._progress.tasks[0].speed or 0.0)
+        self._progress.update(self._bar, completed=step, said=f"loss {metrics['loss']:.3f}{self._validation}  {rest}")
 
     def say(self, text: str) -> None:
         self._progress.console.print(text, markup=False, highlight=False)

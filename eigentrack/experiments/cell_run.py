@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from eigentrack.experiments.cell import Cell, CellResult, store_result, stored_result
@@ -17,17 +18,26 @@ from eigentrack.models import SequenceModel, load_model
 from eigentrack.models.storage import write_json
 from eigentrack.training import Diverged, accuracy_between
 from eigentrack.training.run import CHECKPOINTS, MODEL, RunConfig, RunResult, run_training
+from eigentrack.training.time_limit import OutOfTime
 
 CLOCK_FILE = "seconds.json"
 
 
 def run_cell(
-    cell: Cell, folder: Path, device: str, report: Callable[[int], None] = lambda step: None, say: Callable[[str], None] = print
+    cell: Cell,
+    folder: Path,
+    device: str,
+    report: Callable[[int], None] = lambda step: None,
+    say: Callable[[str], None] = print,
+    until: float | None = None,
 ) -> CellResult | LanguageResult:
-    """`report(steps done)` is called while it trains; `say` takes what a user should read."""
+    """`report(steps done)` is called while it trains; `say` takes what a user should read.
+
+    `until`: seconds since the epoch, at which training stops with a checkpoint and OutOfTime; a language model's goes on.
+    """
     result = stored_result(cell, folder)
     if result is None:
-        result = _work(cell)(cell, folder, device, report, say)
+        result = _work(cell, until)(cell, folder, device, report, say)
         store_result(cell, result, folder)
     if (folder / CHECKPOINTS).exists():  # a finished cell keeps its model and a thin record, no more
         thin_metrics(folder)
@@ -36,9 +46,9 @@ def run_cell(
     return result
 
 
-def _work(cell: Cell) -> Callable[..., CellResult | LanguageResult]:
+def _work(cell: Cell, until: float | None) -> Callable[..., CellResult | LanguageResult]:
     if isinstance(cell.run, RunConfig):
-        return _train_and_test
+        return partial(_train_and_test, until=until)
     # only now: torch's distributed tensors are a quarter of the time in which a process starts
     from eigentrack.experiments.language_cell_run import train_and_test_language_model
 
@@ -51,7 +61,12 @@ def state_size(model: SequenceModel) -> int:
 
 
 def _train_and_test(
-    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]
+    cell: Cell,
+    folder: Path,
+    device: str,
+    report: Callable[[int], None],
+    say: Callable[[str], None],
+    until: float | None,
 ) -> CellResult:
     assert isinstance(cell.run, RunConfig)
     assert isinstance(cell.test, LengthTest)
@@ -65,7 +80,12 @@ def _train_and_test(
     task, trained = cell.run.build_task(), cell.run.training.lengths
     validated, scores, diverged_at = 0.0, NO_SCORES, None
     try:
-        outcome = run_training(cell.run, folder, resume=True, device=device, compiled=None, report=after_step, say=say)
+        outcome = run_training(
+            cell.run, folder, resume=True, device=device, compiled=None, until=until, report=after_step, say=say
+        )
+    except OutOfTime:
+        clock.store()
+        raise
     except Diverged as error:
         outcome, diverged_at = RunResult(error.step, False, 0.0), error.step
         model = SequenceModel(cell.run.build_model_config())

@@ -49,7 +49,7 @@ def train_and_test_language_model(
         parameters = sum(parameter.numel() for parameter in language_model.model.parameters())
         for text in cell.test.texts:
             perplexities[text.label] = _curve(cell.test.perplexity(language_model, text))
-        scores = cell.test.scores(language_model, folder / "tasks", device)
+        scores = cell.test.scores(language_model, folder / "tasks", device, say)
     except Diverged as error:
         diverged_at = error.step
     return LanguageResult(

@@ -7,6 +7,8 @@ All four experiments share the training runs in their folder, so that each model
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from eigentrack.experiments.language_test import LanguageTest
 from eigentrack.experiments.text_source import STANDARD_LIBRARY, TextSource
 from eigentrack.lm.config import LanguageRunConfig
 from eigentrack.lm.corpus import INDEX_FILE
-from eigentrack.lm.prepare import prepare
+from eigentrack.lm.prepare import Progress, prepare
 from eigentrack.lm.tokenizer import NamedTokenizer, TrainedBpe
 from eigentrack.models.storage import write_json
 from eigentrack.training.config_file import read_values
@@ -25,6 +27,7 @@ from eigentrack.training.config_file import read_values
 PANEL = "language models"
 CORPUS, SOURCE_FILE = "corpora/train", "source.json"
 TRAIN_LABEL = "train"
+SECONDS_BETWEEN_WORDS = 30
 CODE, MATHS, FACTS, WEB = "CodeParrot", "Math-Hard", "TriviaQA", "SlimPajama"
 DELTANET, MAMBA = ("DeltaNet [0, 1]", "DeltaNet [-1, 1]"), ("Mamba [0, 1]", "Mamba [-1, 1]")
 _PRESETS = {"DeltaNet": "deltanet-340m", "Mamba": "mamba-370m", "DeltaNet 1.3B": "deltanet-1.3b"}
@@ -42,13 +45,14 @@ class LanguageSettings:
     seeds: tuple[int, ...]
     test: LanguageTest
     pilot: bool = False
+    recomputed: tuple[str, ...] = ()  # models whose activations are computed again, as they would not fit on a GPU
 
     @property
     def rates(self) -> tuple[float, ...]:
         return tuple(dict.fromkeys(run.training.learning_rate for run in map(self.run_of, self.models)))
 
     def run_of(self, model: str, eigenvalues: tuple[float, float] = (-1, 1), seed: int = 0) -> LanguageRunConfig:
-        training = {**self.run.get("training", {}), "seed": seed}
+        training = {**self.run.get("training", {}), "activation_checkpointing": model in self.recomputed, "seed": seed}
         changes = {**self.run, "training": training, "model": {**self.models[model], "eigenvalues": list(eigenvalues)}}
         return LanguageRunConfig.from_json({"preset": _PRESETS[model], "corpus": CORPUS, **changes})
 
@@ -75,13 +79,15 @@ class LanguageSettings:
         return replace(self, train=train, test=replace(self.test, texts=tuple(given.values()) or self.test.texts))
 
 
-FINEWEB = TextSource("FineWeb", dataset="HuggingFaceFW/fineweb", subset="sample-100BT")
+# 65M rows of some 650 tokens are 42B: the 32.8B of the paper, and a reserve of a quarter
+FINEWEB = TextSource("FineWeb", dataset="HuggingFaceFW/fineweb", subset="sample-100BT", first=65_000_000)
 PAPER = LanguageSettings(
     train=FINEWEB,
     validation_share=0.0001,
     tokenizer="EleutherAI/gpt-neox-20b",
     models={model: {} for model in _PRESETS},
-    run={},
+    run={"training": {"accumulation": 10}},  # 8 of the 80 sequences at a time: 24 to 36 GiB, all of them would take 190
+    recomputed=("DeltaNet 1.3B",),
     seeds=(0,),
     test=LanguageTest(
         texts=(
@@ -157,7 +163,8 @@ def language_cells(settings: LanguageSettings, seeds: Sequence[int], series: Seq
 
 
 def prepare_text(settings: LanguageSettings, folder: Path, say: Callable[[str], None]) -> None:
-    """The training corpus of all cells; one that is there must come from the same text."""
+    """The training corpus of all cells; one that is there must come from the same text. First the test is checked."""
+    settings.test.check()
     corpus = folder / CORPUS
     documents = settings.train.documents(settings.validation_share)
     source = {"text": settings.train.shown, "tokenizer": settings.tokenizer, "documents": documents.identity()}
@@ -172,4 +179,18 @@ def prepare_text(settings: LanguageSettings, folder: Path, say: Callable[[str], 
     write_json(corpus / SOURCE_FILE, source)
     chosen = settings.tokenizer
     tokenizer = NamedTokenizer(chosen) if isinstance(chosen, str) else TrainedBpe(chosen)
-    prepare(documents, corpus, tokenizer)
+    index = prepare(documents, corpus, tokenizer, processes=os.cpu_count() or 1, report=_saying(say))
+    say(f"the training text has {sum(split.tokens for split in index.splits.values()):,} tokens")
+
+
+def _saying(say: Callable[[str], None]) -> Callable[[Progress], None]:
+    """Progress in words, now and then."""
+    said_at = time.monotonic()
+
+    def report(progress: Progress) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at >= SECONDS_BETWEEN_WORDS:
+            said_at = time.monotonic()
+            say(f"{progress.stage}: {progress.bytes_read / 1e6:,.0f} MB read, {progress.tokens / 1e6:,.0f}M tokens")
+
+    return report

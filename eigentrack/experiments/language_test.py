@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eigentrack.experiments.text_source import TextSource
-from eigentrack.lm.harness import evaluate_with_harness
+from eigentrack.lm.harness import evaluate_with_harness, require_harness, unknown_tasks
 from eigentrack.lm.language_model import LanguageModel
 from eigentrack.lm.perplexity import PositionPerplexity, Windows, perplexity_by_position
 from eigentrack.lm.probe import draw_program
@@ -30,6 +31,16 @@ class LanguageTest:
     tasks: tuple[str, ...] = ()
     limit: int | None = None
 
+    def check(self) -> None:
+        """What would else be found out only after the training: every text can be read, and lm-eval is there for the tasks."""
+        for text in self.texts:
+            if next(text.documents().pieces(), None) is None:
+                raise ValueError(
+                    f"the test text {text.label} ({text.shown}) holds no text: give another --data {text.label}=PATH"
+                )
+        if self.tasks:
+            require_harness()
+
     def perplexity(self, language_model: LanguageModel, text: TextSource) -> PositionPerplexity:
         needed = self.length * self.windows + 1
         row = read_token_text(text.documents(), language_model.tokenizer, needed)
@@ -41,12 +52,18 @@ class LanguageTest:
             token_bytes=bytes_of_tokens(language_model.tokenizer),
         )
 
-    def scores(self, language_model: LanguageModel, folder: Path, device: str) -> dict[str, dict[str, Any]]:
-        """Task → metric → value; `folder` takes the files of our own task."""
+    def scores(
+        self, language_model: LanguageModel, folder: Path, device: str, say: Callable[[str], None]
+    ) -> dict[str, dict[str, Any]]:
+        """Task → metric → value; `folder` takes the files of our own task. A task that lm-eval does not know is left out."""
         if not self.tasks:
             return {}
         write_program_task(folder)
-        return evaluate_with_harness(language_model.folder, self.tasks, limit=self.limit, device=device, task_folder=folder)
+        unknown = unknown_tasks(self.tasks, folder)
+        if unknown:
+            say(f"lm-eval does not know {', '.join(unknown)}: left out")
+        tasks = [task for task in self.tasks if task not in unknown]
+        return evaluate_with_harness(language_model.folder, tasks, limit=self.limit, device=device, task_folder=folder)
 
 
 def write_program_task(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ledger: which cells of a sweep wait, run, are finished, or have failed. A cell that dies gets one more try."""
+"""Ledger: which cells of a sweep wait, run, are finished, or have failed. A cell that dies by accident gets one more try."""
 
 from __future__ import annotations
 
@@ -70,13 +70,14 @@ class Ledger:
         self.results[cell.name] = result
         self.advanced(cell, cell.steps)
 
-    def died(self, cell: Cell, reason: str) -> None:
+    def died(self, cell: Cell, reason: str, *, by_accident: bool = True) -> None:
+        """What is no accident, such as a wrong value, would be the same a second time."""
         self._tries[cell.name] = self._tries.get(cell.name, 0) + 1
-        if self._tries[cell.name] < TRIES:
+        if by_accident and self._tries[cell.name] < TRIES:
             self.say(f"{cell.name}: {reason}; it is tried again")
             self.waiting.appendleft(cell)
             return
-        self.say(f"{cell.name}: {reason}; given up after {TRIES} tries")
+        self.say(f"{cell.name}: {reason}; given up" + (f" after {TRIES} tries" if by_accident else ""))
         self.failures[cell.name] = reason
         self.advanced(cell, cell.steps)
 

@@ -44,7 +44,8 @@ def run_on_ray(ledger: Ledger, *, jobs: int, device: str, work: Work = run_cell)
                 try:
                     files, said = ray.get(reference)
                 except ray.exceptions.RayError as error:
-                    ledger.died(cell, in_a_line(getattr(error, "cause", None) or error))
+                    cause = getattr(error, "cause", None) or error
+                    ledger.died(cell, in_a_line(cause), by_accident=not isinstance(cause, ValueError))
                     continue
                 for line in said:
                     ledger.say(f"{cell.name}: {line}")

@@ -1,6 +1,7 @@
 """Run many cells at once on this machine: a few processes take one cell after another and share the device.
 
-A process that is killed takes nothing with it but the steps since its cell's last checkpoint; another takes its place.
+A process that is killed takes nothing with it but the steps since its cell's last checkpoint; another takes its place. Where
+the time is limited, cells stop with a checkpoint.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -22,29 +24,44 @@ import torch
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.ledger import Ledger, in_a_line
+from eigentrack.training.time_limit import OutOfTime
 
-Work = Callable[[Cell, Path, str, Callable[[int], None], Callable[[str], None]], Any]
+Work = Callable[..., Any]  # as run_cell is called
 SECONDS_BETWEEN_REPORTS = 0.5
+SECONDS_TO_END = 45  # for the tests of cells that have just been trained
 
 
-def run_locally(ledger: Ledger, *, jobs: int, device: str, work: Work = run_cell) -> None:
-    """Runs what waits in the ledger. Interrupted (Ctrl-C), it ends its processes, and all cells can go on later."""
+def run_locally(ledger: Ledger, *, jobs: int, device: str, work: Work = run_cell, until: float | None = None) -> None:
+    """Runs what waits in the ledger. Interrupted (Ctrl-C), it ends its processes, and all cells can go on later.
+
+    `until`: seconds since the epoch. Then no cell is begun any more, and those that train stop with a checkpoint.
+    """
+    if until is not None:
+        work = partial(work, until=until)
+
+    def is_late(seconds: float = 0.0) -> bool:
+        return until is not None and time.time() >= until + seconds
+
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
     threads = max(1, torch.get_num_threads() // jobs)  # one a core, unless OMP_NUM_THREADS says otherwise
     workers: list[_Worker] = []
     try:
-        while ledger.waiting or any(worker.cell for worker in workers):
-            while ledger.waiting and sum(worker.cell is not None for worker in workers) < jobs:
+        while (ledger.waiting and not is_late()) or any(worker.cell for worker in workers):
+            while ledger.waiting and not is_late() and sum(worker.cell is not None for worker in workers) < jobs:
                 idle = next((worker for worker in workers if worker.cell is None), None)
                 if idle is None:
                     workers.append(idle := _start(context, ledger.folder, device, threads, work))
                 idle.cell = ledger.take()
                 with contextlib.suppress(BrokenPipeError):  # it died meanwhile: the wait below will notice
                     idle.connection.send(idle.cell)
-            ready = wait([worker.connection for worker in workers if worker.cell])
+            if is_late(SECONDS_TO_END):
+                break
+            ready = wait([worker.connection for worker in workers if worker.cell], timeout=None if until is None else 1.0)
             for worker in [worker for worker in workers if worker.connection in ready]:
                 if not _listen(worker, ledger):
                     workers.remove(worker)
+        if is_late() and ledger.outcome().unfinished:
+            ledger.say("the time is over: the same command goes on from here")
     finally:
         for worker in workers:
             worker.process.terminate()
@@ -64,8 +81,14 @@ class _Worker:
 
 
 @dataclass(frozen=True)
+class _Stopped:
+    """Its time is over, its checkpoint written."""
+
+
+@dataclass(frozen=True)
 class _Failure:
     reason: str
+    by_accident: bool
 
 
 def _start(context: multiprocessing.context.SpawnContext, folder: Path, device: str, threads: int, work: Work) -> _Worker:
@@ -77,7 +100,7 @@ def _start(context: multiprocessing.context.SpawnContext, folder: Path, device: 
 
 
 def _listen(worker: _Worker, ledger: Ledger) -> bool:
-    """One message of a worker: steps done, words, a result or a failure. False if there is none, for it is dead."""
+    """One message of a worker: steps done, words, a result, a failure, the end of its time. False if it is dead."""
     assert worker.cell is not None
     try:
         message = worker.connection.recv()
@@ -91,8 +114,10 @@ def _listen(worker: _Worker, ledger: Ledger) -> bool:
         ledger.say(f"{worker.cell.name}: {message}")
     else:
         cell, worker.cell = worker.cell, None
+        if isinstance(message, _Stopped):
+            return True
         if isinstance(message, _Failure):
-            ledger.died(cell, message.reason)
+            ledger.died(cell, message.reason, by_accident=message.by_accident)
         else:
             ledger.finished(cell, message)
     return True
@@ -117,8 +142,10 @@ def _serve(connection: Connection, folder: Path, device: str, threads: int, work
                 answer = work(cell, folder / cell.name, device, report, connection.send)
             except BrokenPipeError:
                 raise
+            except OutOfTime:
+                answer = _Stopped()
             except Exception as error:
-                answer = _Failure(in_a_line(error))
+                answer = _Failure(in_a_line(error), by_accident=not isinstance(error, ValueError))
             connection.send(answer)
     except (EOFError, BrokenPipeError):  # nobody is listening any more
         return

@@ -26,8 +26,10 @@ class TextSource:
     def documents(self, validation_share: float = 0.0) -> Documents:
         rule = ShareSplit(validation_share)
         if self.dataset is not None:
-            return DatasetDocuments(self.dataset, self.subset, self.split, rule, self.field, self.first)
-        return FileDocuments(find_files([_resolved(name) for name in self.files]), rule, self.field)
+            remedy = f"give files of your own with --data {self.label}=PATH"
+            return DatasetDocuments(self.dataset, self.subset, self.split, rule, self.field, self.first, remedy)
+        files = find_files([_resolved(name) for name in self.files])
+        return FileDocuments(files, rule, self.field, f"rename the one that holds the text to {self.field!r}")
 
     @property
     def shown(self) -> str:

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from eigentrack.layers import MixerState
 from eigentrack.layers.rotating_gates import TurnProjection
 from eigentrack.lm.loss import LanguageLoss
 
@@ -69,8 +70,17 @@ def share_out(loss: LanguageLoss, world: World, computed_in: torch.dtype) -> Non
     for angles in [module for module in loss.modules() if isinstance(module, TurnProjection)]:
         fully_shard(angles, mesh=mesh, mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False))
     for block in loss.model.blocks:
+        block.register_forward_hook(_without_gradient_of_the_state)  # before FSDP's own hook, which takes what this one returns
         fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(loss, mesh=mesh, mp_policy=policy)
+
+
+def _without_gradient_of_the_state(
+    block: nn.Module, inputs: tuple[object, ...], outputs: tuple[Tensor, MixerState]
+) -> tuple[Tensor, MixerState]:
+    """The loss ends with the rows, so no gradient comes through a state; FSDP would wait for one, and warn of a view."""
+    x, state = outputs
+    return x, state.detach()
 
 
 def sum_gradients_after(loss: LanguageLoss, is_last: bool) -> None:

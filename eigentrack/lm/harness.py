@@ -34,16 +34,14 @@ def evaluate_with_harness(
     folder = Path(folder)
     if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")):
         raise ValueError(f"{folder} has no tokenizer.json: the benchmarks are text, save the tokenizer beside the model")
-    require("lm_eval", "runs the benchmarks", "eval")
+    require_harness()
     from eigentrack.lm.hugging_face import EigentrackForCausalLM
 
     # by name: the package has no types
-    lm_eval, all_tasks, hugging_face = (
-        importlib.import_module(f"lm_eval{part}") for part in ("", ".tasks", ".models.huggingface")
-    )
+    lm_eval, hugging_face = (importlib.import_module(f"lm_eval{part}") for part in ("", ".models.huggingface"))
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it warns of what is meant here: a model that is already loaded
-    manager = all_tasks.TaskManager(include_path=None if task_folder is None else str(task_folder))
-    if unknown := sorted(set(tasks) - set(manager.all_tasks)):
+    manager = _task_manager(task_folder)
+    if unknown := _unknown(tasks, manager):
         raise ValueError(f"task {unknown[0]!r} is not known to lm-eval; `lm-eval ls tasks` lists them")
     wrapped = EigentrackForCausalLM.around(load_model(folder, device)).eval()
     model = hugging_face.HFLM(pretrained=wrapped, backend="causal", tokenizer=str(folder), batch_size=batch_size)
@@ -51,6 +49,24 @@ def evaluate_with_harness(
         model=model, tasks=list(tasks), num_fewshot=few_shot, limit=limit, task_manager=manager, bootstrap_iters=0
     )
     return {task: _metrics(values) for task, values in outcome["results"].items()}
+
+
+def require_harness() -> None:
+    require("lm_eval", "runs the benchmarks", "eval")
+
+
+def unknown_tasks(tasks: Sequence[str], task_folder: str | Path | None = None) -> list[str]:
+    """Those that lm-eval does not know; `task_folder` holds YAML tasks of one's own."""
+    require_harness()
+    return _unknown(tasks, _task_manager(task_folder))
+
+
+def _task_manager(task_folder: str | Path | None) -> Any:
+    return importlib.import_module("lm_eval.tasks").TaskManager(include_path=None if task_folder is None else str(task_folder))
+
+
+def _unknown(tasks: Sequence[str], manager: Any) -> list[str]:
+    return sorted(set(tasks) - set(manager.all_tasks))
 
 
 def _metrics(values: dict[str, Any]) -> dict[str, Any]:

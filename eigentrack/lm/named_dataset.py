@@ -8,7 +8,7 @@ from typing import Any
 
 from eigentrack.lm.documents import Piece, Place, ShareSplit, cut
 from eigentrack.lm.optional_packages import require
-from eigentrack.lm.text_files import field_of
+from eigentrack.lm.text_files import NAME_THE_FIELD, field_of
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,11 @@ class DatasetDocuments:
     rule: ShareSplit
     text_field: str = "text"
     first: int | None = None  # rows to read; all of them if None
+    remedy: str = NAME_THE_FIELD  # what a reader of the error can do where a row has no such field
+
+    def __post_init__(self) -> None:
+        if self.first is not None and self.first < 1:
+            raise ValueError(f"dataset {self.name}: the first {self.first} rows are none, give at least 1")
 
     @property
     def total_bytes(self) -> None:
@@ -33,8 +38,8 @@ class DatasetDocuments:
     def pieces(self, start: Place = Place()) -> Iterator[Piece]:
         read = 0
         for number, row in enumerate(self._stored_rows(start.file), start.file):
-            document, split = field_of(row, self.text_field, f"dataset {self.name}, row {number + 1}"), ""
-            place = Place(number, 0)
+            where = f"dataset {self.name}, row {number + 1}"
+            document, split, place = field_of(row, self.text_field, where, self.remedy), "", Place(number, 0)
             for text, opens, closes in cut([document]):
                 place = Place(number + 1, 0) if closes else Place(number, place.piece + 1)
                 split = self.rule(text, None) if opens else split

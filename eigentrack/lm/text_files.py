@@ -21,6 +21,7 @@ from eigentrack.lm.optional_packages import require
 COMPRESSED = (".gz", ".xz")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 PARQUET = ".parquet"
+NAME_THE_FIELD = "name the field that holds the text"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class FileDocuments:
     files: tuple[TextFile, ...]
     rule: SplitRule
     text_field: str = "text"
+    remedy: str = NAME_THE_FIELD  # what a reader of the error can do where a row has no such field
 
     @property
     def total_bytes(self) -> int:
@@ -79,7 +81,7 @@ class FileDocuments:
         for number, file in enumerate(self.files[start.file :], start.file):
             place, split = Place(number, 0), ""
             with _naming(file):
-                for document, read in _documents(file, self.text_field):
+                for document, read in _documents(file, self.text_field, self.remedy):
                     for text, opens, closes in cut(document):
                         place = Place(number, place.piece + 1)
                         split = self.rule(text, file.folder) if opens else split
@@ -100,13 +102,13 @@ def _naming(file: TextFile) -> Iterator[None]:
         raise ValueError(f"{file.path}: {error}") from None
 
 
-def _documents(file: TextFile, field: str) -> Iterator[tuple[Iterable[str], Callable[[], int]]]:
+def _documents(file: TextFile, field: str, remedy: str) -> Iterator[tuple[Iterable[str], Callable[[], int]]]:
     """Each document as strings to be joined, and a function that says how many bytes of the file are read by now."""
     if file.kind == PARQUET:
-        yield from _parquet_rows(file, field)
+        yield from _parquet_rows(file, field, remedy)
         return
     with file.path.open("rb") as raw, _unpacked(raw, file.compression) as stream:
-        for document in _json_lines(file, stream, field) if file.kind in JSON_LINES else [_decoded(stream)]:
+        for document in _json_lines(file, stream, field, remedy) if file.kind in JSON_LINES else [_decoded(stream)]:
             yield document, raw.tell
 
 
@@ -122,7 +124,7 @@ def _decoded(stream: BinaryIO) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-def _json_lines(file: TextFile, stream: BinaryIO, field: str) -> Iterator[list[str]]:
+def _json_lines(file: TextFile, stream: BinaryIO, field: str, remedy: str) -> Iterator[list[str]]:
     for number, line in enumerate(stream, 1):
         if not line.strip():
             continue
@@ -132,10 +134,10 @@ def _json_lines(file: TextFile, stream: BinaryIO, field: str) -> Iterator[list[s
             raise ValueError(f"{file.path}, line {number} is not valid JSON ({error.msg}): one document a line") from None
         except RecursionError:
             raise ValueError(f"{file.path}, line {number} is nested too deeply: one document a line") from None
-        yield [field_of(row, field, f"{file.path}, line {number}")]
+        yield [field_of(row, field, f"{file.path}, line {number}", remedy)]
 
 
-def _parquet_rows(file: TextFile, field: str) -> Iterator[tuple[list[str], Callable[[], int]]]:
+def _parquet_rows(file: TextFile, field: str, remedy: str) -> Iterator[tuple[list[str], Callable[[], int]]]:
     require("pyarrow", "reads Parquet files", "lm")
     import pyarrow  # type: ignore[import-untyped]
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
@@ -145,25 +147,25 @@ def _parquet_rows(file: TextFile, field: str) -> Iterator[tuple[list[str], Calla
     try:
         with ParquetFile(file.path) as table:
             if field not in table.schema_arrow.names:
-                field_of(dict.fromkeys(table.schema_arrow.names), field, str(file.path))
+                field_of(dict.fromkeys(table.schema_arrow.names), field, str(file.path), remedy)
             rows = 0
             for batch in table.iter_batches(batch_size=256, columns=[field]):
                 for row in batch.to_pylist():
                     rows += 1
                     read = partial(int, file.size * rows // table.metadata.num_rows)
-                    yield [field_of(row, field, f"{file.path}, row {rows}")], read
+                    yield [field_of(row, field, f"{file.path}, row {rows}", remedy)], read
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{file.path} is not a readable Parquet file ({str(error).splitlines()[0]})") from None
 
 
-def field_of(row: Any, field: str, where: str) -> str:
+def field_of(row: Any, field: str, where: str, remedy: str) -> str:
     """The document in a row; every other row is refused in one line."""
     if not isinstance(row, dict):
         raise ValueError(f"{where} is {type(row).__name__}, not an object with the field {field!r}")
     if field not in row:
-        raise ValueError(f"{where} has no field {field!r}, it has {', '.join(row) or 'none'}: choose with --text-field")
+        raise ValueError(f"{where} has no field {field!r}, it has {', '.join(row) or 'none'}: {remedy}")
     if not isinstance(row[field], str):
-        raise ValueError(f"{where}: field {field!r} is {type(row[field]).__name__}, not text: choose with --text-field")
+        raise ValueError(f"{where}: field {field!r} is {type(row[field]).__name__}, not text: {remedy}")
     try:
         row[field].encode()
     except UnicodeEncodeError as error:  # JSON can spell half of a character

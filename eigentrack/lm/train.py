@@ -65,7 +65,15 @@ def run_language_training(
         require_tensorboard()
     with join_world(device) as world:
         say = say if world.leads else lambda text: None
-        return _run(config, folder, world, resume, graph, compiled, tensorboard, report, say)
+        try:
+            return _run(config, folder, world, resume, graph, compiled, tensorboard, report, say)
+        except torch.OutOfMemoryError:
+            training = config.training
+            rows = training.batch // (world.ranks * training.accumulation)
+            raise ValueError(
+                f"out of memory with {rows} sequences of {training.length} tokens at a time on {world.device}: "
+                f"raise training.accumulation (it is {training.accumulation}) or set training.activation_checkpointing"
+            ) from None
 
 
 def _run(

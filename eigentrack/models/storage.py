@@ -1,6 +1,7 @@
 """A model on disk: a folder with config.json and model.safetensors. Writes are atomic, reads fully checked; no pickles.
 
-A folder that transformers saved can be read as well: it holds the same under one name more.
+A folder that transformers saved can be read as well: it holds the same under one name more, and its weights may lie in several
+files (shards), which an index names.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from eigentrack.models.config import ModelConfig
 from eigentrack.models.sequence_model import SequenceModel
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"  # {"weight_map": {tensor: file}}, in place of one file
 WRAPPED_CONFIG, WRAPPED_WEIGHTS = "sequence_model", "model."  # where transformers' folders have the configuration and weights
 
 
@@ -34,14 +36,9 @@ def save_model(model: SequenceModel, folder: str | Path) -> None:
 def load_model(folder: str | Path, device: str | torch.device = "cpu") -> SequenceModel:
     folder = Path(folder)
     config = load_config(folder)
-    try:
-        weights = {name.removeprefix(WRAPPED_WEIGHTS): tensor for name, tensor in load_file(folder / WEIGHTS_FILE).items()}
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{folder / WEIGHTS_FILE} is missing: {folder} is not a saved model") from None
-    except SafetensorError as error:
-        raise ValueError(f"{folder / WEIGHTS_FILE} is damaged or cut short ({error}): copy or train it again") from None
+    weights = {name.removeprefix(WRAPPED_WEIGHTS): tensor for name, tensor in read_tensors(folder).items()}
     model = SequenceModel(config)
-    _check_weights(folder / WEIGHTS_FILE, weights, stored_weights(model))
+    _check_weights(folder, weights, stored_weights(model))
     model.load_state_dict(weights, strict=not config.tie_embeddings, assign=True)  # with the precision of each tensor
     if config.tie_embeddings:
         model.head.weight = model.embedding.weight
@@ -60,6 +57,35 @@ def load_config(folder: str | Path) -> ModelConfig:
         return ModelConfig.from_json(values.get(WRAPPED_CONFIG, values) if isinstance(values, dict) else values)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a folder, from its one file or from the shards of its index."""
+    tensors: dict[str, Tensor] = {}
+    for path in _weight_files(folder):
+        try:
+            tensors |= load_file(path)
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{path} is missing: {folder} is not a saved model (weights are read from safetensors files)"
+            ) from None
+        except SafetensorError as error:
+            raise ValueError(f"{path} is damaged or cut short ({error}): copy or train it again") from None
+    return tensors
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    index = folder / INDEX_FILE
+    if (folder / WEIGHTS_FILE).exists() or not index.exists():
+        return [folder / WEIGHTS_FILE]
+    try:
+        values = json.loads(index.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{index} is not valid JSON ({error})") from None
+    places = values.get("weight_map") if isinstance(values, dict) else None
+    if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
+        raise ValueError(f"{index} lacks 'weight_map', which names the file of each tensor: copy or convert it again")
+    return [folder / name for name in sorted(set(places.values()))]
 
 
 def write_atomically(path: Path, write: Callable[[str], object]) -> None:
@@ -104,15 +130,17 @@ def stored_weights(model: SequenceModel) -> dict[str, Tensor]:
     return weights
 
 
-def _check_weights(path: Path, found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+def _check_weights(folder: Path, found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     if missing := sorted(set(expected) - set(found)):
-        raise ValueError(f"{path} lacks {missing[0]!r} (and {len(missing) - 1} more): it does not belong to this configuration")
+        raise ValueError(
+            f"{folder} lacks {missing[0]!r} (and {len(missing) - 1} more): it does not belong to this configuration"
+        )
     if extra := sorted(set(found) - set(expected)):
-        raise ValueError(f"{path} holds {extra[0]!r} (and {len(extra) - 1} more), which this configuration has no place for")
+        raise ValueError(f"{folder} holds {extra[0]!r} (and {len(extra) - 1} more), which this configuration has no place for")
     for name, tensor in expected.items():
         if found[name].shape != tensor.shape:
             raise ValueError(
-                f"{path}: {name!r} has shape {list(found[name].shape)}, the configuration needs {list(tensor.shape)}"
+                f"{folder}: {name!r} has shape {list(found[name].shape)}, the configuration needs {list(tensor.shape)}"
             )
         if not found[name].is_floating_point():
-            raise ValueError(f"{path}: {name!r} has dtype {found[name].dtype}, expected floats")
+            raise ValueError(f"{folder}: {name!r} has dtype {found[name].dtype}, expected floats")

@@ -63,13 +63,13 @@ def take_steps(
 ) -> Iterator[Outcome]:
     """Takes the steps first..last-1, through `run` if it is given, which takes the same ones faster.
 
-    Whenever `pause(steps done)` holds, the model has not been moved any further.
+    `pause(steps done)` is asked after every step; where it holds, the model is not moved any further before that is read.
     """
     run, unread, before, start = run or step, [], None, time.perf_counter()
     for number in range(first, last):
         unread.append(run(number))
-        waits = step.device.type == "cuda" and len(unread) < read_every
-        if waits and number + 1 < last and not pause(number + 1):
+        pauses = pause(number + 1) or number + 1 == last
+        if step.device.type == "cuda" and len(unread) < read_every and not pauses:
             continue
         numbers = list(range(number + 1 - len(unread), number + 1))
         outcomes = read_outcomes(list(step.parts), numbers, unread)

@@ -28,6 +28,7 @@ from eigentrack.training.run_config import load_run_file as load_run_file
 from eigentrack.training.step import Outcome, TrainingStep
 from eigentrack.training.telemetry import telemetry
 from eigentrack.training.tensorboard import TensorBoard, require_tensorboard
+from eigentrack.training.time_limit import OutOfTime, TimeLimit
 
 RUN_FILE, METRICS_FILE, CHECKPOINTS, MODEL = "run.json", "metrics.jsonl", "checkpoints", "model"
 EVENTS = "tensorboard"
@@ -49,10 +50,13 @@ def run_training(
     graph: bool = True,
     compiled: bool | None = False,
     tensorboard: bool = False,
+    until: float | None = None,
     report: Callable[[int, Metrics], None] | None = None,
     say: Callable[[str], None] = print,
 ) -> RunResult:
     """Trains until solved or out of steps; `report(steps done, metrics)` is called for every step.
+
+    `until`: seconds since the epoch, at which it stops with a checkpoint and raises OutOfTime.
 
     `graph`: on a GPU the step is replayed as a CUDA graph. `compiled`: torch.compile fuses the passes through the model;
     None: where it pays.
@@ -86,8 +90,10 @@ def run_training(
 
         validates, saves, looks = every(config.validate_every), every(config.checkpoint_every), every(config.telemetry_every)
 
+        limit = TimeLimit(until)
+
         def pauses(done: int) -> bool:
-            return validates(done) or saves(done) or looks(done)
+            return limit.ends_at(done) or validates(done) or saves(done) or looks(done)
 
         run = captured_if_possible(step) if graph else step
         for outcome in take_steps(step, done, done if is_solved() else steps, run=run, pause=pauses):
@@ -101,7 +107,7 @@ def run_training(
             log.append({"step": done, **metrics})
             if events is not None:
                 events.write({"step": done, **metrics})
-            if saves(done):
+            if saves(done) or limit.ended_at(done):
                 try:
                     save_checkpoint(folder / CHECKPOINTS, model, step.optimizer, done)
                 except OSError as error:  # a full disk, say: the checkpoint before is still there
@@ -110,6 +116,8 @@ def run_training(
                 report(done, metrics)
             if is_solved():
                 break
+            if limit.ended_at(done) and done < steps:
+                raise OutOfTime(f"stopped after {done} of {steps} steps")
     save_model(model, folder / MODEL)
     accuracy = validations[-1] if validations else math.nan
     return RunResult(done, accuracy == 1.0, accuracy)

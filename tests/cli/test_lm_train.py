@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
-from eigentrack.cli import app
+from eigentrack.cli import app, main
 from eigentrack.lm.train import LanguageRunResult
 from eigentrack.models import load_model
 from tests.lm.runs import VOCAB, small_run, write_learnable_corpus
@@ -59,6 +61,27 @@ def test_a_loss_beyond_all_perplexities_is_printed(tmp_path: Path, monkeypatch: 
     done = CliRunner().invoke(app, ["lm", "train", str(tmp_path / "run.json"), "--out", str(tmp_path / "run")])
     assert done.exit_code == 0, done.output
     assert "loss 10000.0000 (perplexity inf)" in done.stdout
+
+
+def test_out_of_memory_is_one_line_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def allocate(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.\nand more lines")
+
+    (tmp_path / "run.json").write_text(
+        json.dumps(small_run(write_learnable_corpus(tmp_path / "corpus"), accumulation=2).to_json())
+    )
+    monkeypatch.setattr("eigentrack.lm.step.LanguageStep.learn", allocate)
+    monkeypatch.setattr(sys, "argv", ["eigentrack", "lm", "train", str(tmp_path / "run.json"), "--out", str(tmp_path / "run")])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if "error:" in line]
+    assert error == (
+        "error: out of memory with 2 sequences of 16 tokens at a time on cpu: raise training.accumulation (it is 2) "
+        "or set training.activation_checkpointing"
+    )
 
 
 @pytest.mark.parametrize("command", ["evaluate", "inspect"])

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from eigentrack.experiments import table4
+from eigentrack.experiments import language_models, language_test, table4
 from eigentrack.experiments.cell import Cell, stored_result
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.experiment import BUDGETS
 from eigentrack.experiments.language_cell_run import RUNS_FOLDER
-from eigentrack.experiments.language_models import CORPUS, SMOKE, prepare_text
+from eigentrack.experiments.language_models import CORPUS, PAPER, SMOKE, prepare_text
 from eigentrack.experiments.language_result import LanguageResult, LearningPoint, PerplexityPoint, read_learning
 from eigentrack.experiments.language_tables import perplexity_table
+from eigentrack.experiments.language_test import LanguageTest
 from eigentrack.experiments.ledger import Ledger
 from eigentrack.experiments.reproduce import LANGUAGE, launching, named_experiment, reproduce
 from eigentrack.experiments.text_source import TextSource
-from eigentrack.lm.corpus import Corpus
+from eigentrack.lm.corpus import Corpus, CorpusIndex
+from eigentrack.lm.prepare import prepare
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def cells_of(name: str, budget: str) -> list[Cell]:
@@ -56,6 +63,22 @@ def test_the_papers_training() -> None:
     (test,) = {cell.test for cell in cells_of("figure4", "paper")}
     assert [text.label for text in test.texts] == ["CodeParrot", "Math-Hard", "TriviaQA", "SlimPajama"]
     assert test.length == 8 * 2048
+
+
+def test_the_papers_models_fit_on_one_gpu() -> None:
+    """By what steps of 8 sequences were measured to take; the largest recomputes its activations."""
+    measured = json.loads((ROOT / "results" / "lm_step.json").read_text())["settings"]
+    names = {"DeltaNet": "340m-b8", "Mamba": "370m-b8", "DeltaNet 1.3B": "1.3b-b8"}
+    for cell in cells_of("table4", "paper"):
+        training, model = cell.run.training, cell.series.partition(" [")[0]
+        assert training.batch // training.accumulation == 8
+        training.check_ranks(1)
+        assert measured[names[model]]["rows"]["ours, compiled, CUDA graph"]["peak_gib"] < 80
+        assert training.activation_checkpointing == (model == "DeltaNet 1.3B")
+    tokens = cells_of("figure4", "paper")[0].run.training
+    rows = PAPER.train.first
+    assert rows is not None
+    assert 1.2 < rows * 650 / (tokens.steps * tokens.tokens_per_step) < 1.5  # enough, and not all of FineWeb's sample
 
 
 def test_figures_share_their_cells() -> None:
@@ -167,6 +190,59 @@ def test_data_takes_the_place_of_the_texts(tmp_path: Path) -> None:
         named_experiment("table4").settings["smoke"].with_data({"train": "books", "mine": "mine.txt"})
     with pytest.raises(ValueError, match="figure1 makes its own data: leave out --data"):
         reproduce(named_experiment("figure1"), "smoke", tmp_path, launching(lambda ledger: None), data={"train": "books"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("code.jsonl", '{"content": "x"}', r"code.jsonl, line 1 has no field 'text', it has content: rename the one that"),
+        ("code.txt", "", r"the test text code \(.*code.txt\) holds no text: give another --data code=PATH"),
+        ("code.txt.gz", "plain", r"code.txt.gz is damaged or cut short"),
+    ],
+)
+def test_test_texts_are_read_before_anything_is_trained(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        prepare_text(SMOKE.with_data({"code": str(tmp_path / name)}), tmp_path / "out", lambda text: None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_lm_eval_is_asked_for_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        ValueError, match=r"lm_eval runs the benchmarks, and is not installed: pip install 'eigentrack\[eval\]'"
+    ):
+        prepare_text(named_experiment("table4").settings["smoke"], tmp_path / "out", lambda text: None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_text_is_prepared_on_all_cores_and_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, processes = [], []
+
+    def prepare_and_note(*given: Any, **options: Any) -> CorpusIndex:
+        processes.append(options["processes"])
+        return prepare(*given, **options)
+
+    monkeypatch.setattr(language_models, "prepare", prepare_and_note)
+    monkeypatch.setattr(language_models, "SECONDS_BETWEEN_WORDS", 0)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    prepare_text(SMOKE, tmp_path, said.append)
+    assert processes == [2]
+    assert said[0].startswith("preparing the training text: stdlib:argparse.py")
+    size = sum((Path(argparse.__file__).parent / name.removeprefix("stdlib:")).stat().st_size for name in SMOKE.train.files)
+    assert said[-2].startswith(f"encoding: {size / 1e6:.0f} MB read, ")
+    tokens = sum(split.tokens for split in CorpusIndex.load(tmp_path / CORPUS).splits.values())
+    assert said[-1] == f"the training text has {tokens:,} tokens"
+
+
+def test_a_task_that_lm_eval_does_not_know_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, said = [], []
+    monkeypatch.setattr(language_test, "unknown_tasks", lambda tasks, folder: ["fda", "swde"])
+    monkeypatch.setattr(language_test, "evaluate_with_harness", lambda folder, tasks, **_: asked.append(tasks) or {"t": {}})
+    test = LanguageTest(tasks=("piqa", "fda", "swde", language_test.PROGRAMS))
+    assert test.scores(SimpleNamespace(folder=tmp_path), tmp_path / "tasks", "cpu", said.append) == {"t": {}}
+    assert asked == [["piqa", language_test.PROGRAMS]]
+    assert said == ["lm-eval does not know fda, swde: left out"]
 
 
 def test_another_text_needs_another_folder(tmp_path: Path) -> None:

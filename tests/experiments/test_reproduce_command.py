@@ -33,6 +33,8 @@ def test_it_explains_itself_with_an_example() -> None:
         (["figure1", "figure6", "--json"], "figure1, figure6 together: --json, --data and language models take one name alone"),
         (["figure4", "figure1"], "figure4, figure1 together: --json, --data and language models take one name alone"),
         (["figure1", "--jobs", "0"], "--jobs 0 must be at least 1"),
+        (["figure1", "--minutes", "0"], "--minutes 0 must be above 0, and goes with --launcher local"),
+        (["figure1", "--archive", "README.md"], "README.md is no archive of cells, or is cut short"),
         (["figure1", "--seeds", "a"], "--seeds 'a' must be whole numbers, such as 0,1,2"),
         (["figure1", "--device", "cuda:77"], "--device cuda:77 is not to be had here"),
         (["figure1", "--out", "README.md"], "--out README.md is a file: name a folder"),

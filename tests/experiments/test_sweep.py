@@ -16,7 +16,7 @@ from eigentrack.experiments.cell import RESULT_FILE, Cell
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.ledger import Ledger, SweepProgress
 from eigentrack.experiments.sweep import run_locally
-from tests.experiments.toy import SETTINGS, dies_once, fails_at_seed_0, toy_cells
+from tests.experiments.toy import SETTINGS, dies_once, fails_at_seed_0, has_no_time, refuses, toy_cells
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -44,6 +44,33 @@ def test_a_cell_that_fails_twice_is_named_and_the_others_finish(tmp_path: Path) 
     assert [(tmp_path / name / "tries").read_text() for name in broken] == ["xx", "xx"]
     assert said[0] == f"{broken[0]}: RuntimeError: no luck; it is tried again"
     assert said[1] == f"{broken[0]}: RuntimeError: no luck; given up after 2 tries"
+
+
+def test_a_wrong_value_is_not_tried_again(tmp_path: Path) -> None:
+    (cell, *_), said = toy_cells(), []
+    ledger = Ledger([cell], tmp_path, say=said.append)
+    run_locally(ledger, jobs=1, device="cpu", work=refuses)
+    assert ledger.outcome().failures == {cell.name: "ValueError: text.txt is not there"}
+    assert (tmp_path / cell.name / "tries").read_text() == "x"
+    assert said == [f"{cell.name}: ValueError: text.txt is not there; given up"]
+
+
+def test_when_the_time_is_over_cells_stop_and_go_on_another_time(tmp_path: Path) -> None:
+    cells, said = toy_cells()[:3], []
+    ledger = Ledger(cells, tmp_path, say=said.append)
+    run_locally(ledger, jobs=1, device="cpu", until=time.time() - 1)
+    assert (len(ledger.outcome().results), ledger.outcome().unfinished) == (0, 3)
+    assert said == ["the time is over: the same command goes on from here"]
+    assert not list(tmp_path.iterdir())  # nothing was begun
+
+    ledger = Ledger(cells, tmp_path, say=said.append)
+    run_locally(ledger, jobs=1, device="cpu", work=has_no_time, until=time.time() + 600)
+    assert ledger.outcome().failures == {}
+    assert ledger.outcome().unfinished == 3
+    ledger = Ledger(cells[:1], tmp_path)
+    run_locally(ledger, jobs=1, device="cpu")
+    alone = run_cell(cells[0], tmp_path / "alone", "cpu")
+    assert replace(ledger.outcome().results[0], seconds=0.0) == replace(alone, seconds=0.0)
 
 
 SCRIPT = """

@@ -96,3 +96,15 @@ def fails_at_seed_0(
         count(folder, "tries")
         raise RuntimeError("no luck\nand more lines")
     return run_cell(cell, folder, device, report, say)
+
+
+def refuses(cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]) -> CellResult:
+    count(folder, "tries")
+    raise ValueError("text.txt is not there")
+
+
+def has_no_time(
+    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], until: float
+) -> CellResult:
+    """Its own, shorter: one step."""
+    return run_cell(cell, folder, device, report, say, until=0.0)

@@ -183,6 +183,12 @@ def test_there_and_back(name, tmp_path):
             r"holds 'model.layers.0.attn.g_proj.weight' \(and 1 more\), which has no place",
         ),
         ("gated_deltaproduct", {"use_forget_gate": True}, "lacks 'model.layers.0.attn.A_log'"),
+        ("delta_net", {"num_heads": None}, "delta_net: its config.json lacks 'num_heads'"),
+        ("gated_deltanet", {"head_dim": None}, "gated_deltanet: its config.json lacks 'head_dim'"),
+        ("delta_net", {"num_heads": 0}, "delta_net: num_heads=0 in its config.json must be a whole number above 0"),
+        ("delta_net", {"hidden_size": "12"}, "delta_net: hidden_size='12' in its config.json must be a whole number above 0"),
+        ("delta_net", {"expand_k": "one"}, "delta_net: expand_k='one' in its config.json must be a number above 0"),
+        ("gated_deltaproduct", {"allow_neg_eigval": "yes"}, "allow_neg_eigval='yes' in its config.json must be true or false"),
     ],
     ids=str,
 )
@@ -195,6 +201,25 @@ def test_refusals_are_named(name, change, message, tmp_path):
     assert not (tmp_path / "ours").exists()
 
 
+def test_a_missing_entry_is_named_as_one_that_is_null_and_left_out_it_has_its_default(tmp_path):
+    peer = Peer("delta_net")
+    del peer.config["num_heads"]
+    peer.save(tmp_path / "theirs")
+    with pytest.raises(ValueError, match=r"delta_net: its config.json lacks 'num_heads'"):
+        convert(tmp_path / "theirs", tmp_path / "ours")
+    whole = Peer("delta_net")
+    whole.config |= {"hidden_ratio": None, "tie_word_embeddings": None}
+    whole.save(tmp_path / "nulls")
+    assert convert(tmp_path / "nulls", tmp_path / "ours").source == "delta_net"
+
+
+def test_a_range_without_counterpart_is_written_as_one(tmp_path):
+    Peer("gated_deltanet").save(tmp_path / "theirs")
+    convert(tmp_path / "theirs", tmp_path / "ours")
+    with pytest.raises(ValueError, match=r"delta_net: gate=\[0, 1\] has no counterpart there, only None has"):
+        convert(tmp_path / "ours", tmp_path / "back", to="delta_net")
+
+
 def test_missing_and_damaged_files_are_named(tmp_path):
     Peer("delta_net").save(tmp_path / "theirs")
     weights = tmp_path / "theirs/model.safetensors"
@@ -202,7 +227,10 @@ def test_missing_and_damaged_files_are_named(tmp_path):
     with pytest.raises(ValueError, match="is damaged or cut short"):
         convert(tmp_path / "theirs", tmp_path / "ours")
     weights.unlink()
-    with pytest.raises(FileNotFoundError, match=r"model.safetensors is missing: weights are read from safetensors files"):
+    with pytest.raises(FileNotFoundError, match=r"model.safetensors is missing: .*weights are read from safetensors files"):
+        convert(tmp_path / "theirs", tmp_path / "ours")
+    (tmp_path / "theirs/model.safetensors.index.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"model.safetensors.index.json lacks 'weight_map'"):
         convert(tmp_path / "theirs", tmp_path / "ours")
     with pytest.raises(ValueError, match="no/such/folder is neither a folder nor a model"):
         convert("no/such/folder", tmp_path / "ours")

@@ -111,6 +111,24 @@ def test_foreign_features_are_refused(tmp_path, change, message):
     assert not (tmp_path / "ours").exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_hidden_layers": "x"}, "transformers cannot read .*theirs: .*'num_hidden_layers' expected int, got str"),
+        ({"expand": None}, "transformers cannot read .*theirs: .*'expand' expected int, got NoneType"),
+        ({"model_type": ["mamba"]}, r"holds a \['mamba'\] model, which has no counterpart"),
+    ],
+    ids=str,
+)
+def test_wrong_values_are_named_in_a_line(tmp_path, change, message):
+    MambaForCausalLM(MambaConfig(**SIZES, **TOKENS)).save_pretrained(tmp_path / "theirs")
+    config = tmp_path / "theirs" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    with pytest.raises(ValueError, match=message) as caught:
+        convert(tmp_path / "theirs", tmp_path / "ours")
+    assert "\n" not in str(caught.value)
+
+
 def test_other_kinds_are_refused(tmp_path):
     GPT2LMHeadModel(GPT2Config(vocab_size=19, n_embd=12, n_layer=1, n_head=2)).save_pretrained(tmp_path / "gpt2")
     with pytest.raises(ValueError, match=r"holds a 'gpt2' model, which has no counterpart; these have: mamba, mamba2, olmo"):
@@ -120,7 +138,7 @@ def test_other_kinds_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("config", "to", "message"),
     [
-        ({"mixer": "mamba", "mlp_width": 0}, "mamba", "eigenvalues=.*low=-1.0.* has no counterpart there"),
+        ({"mixer": "mamba", "mlp_width": 0}, "mamba", r"eigenvalues=\[-1, 1\] has no counterpart there, only \[0, 1\] has"),
         ({"mixer": "mamba", "eigenvalues": NARROW}, "mamba", "mlp_width=32 has no counterpart there, only 0 has"),
         ({"mixer": "gla"}, "mamba", "mixer='gla' has no counterpart there, only 'mamba' has"),
         ({"mixer_options": {"gate": NARROW}}, "delta_net", "gate=.* has no counterpart there, only None has"),

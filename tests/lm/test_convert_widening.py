@@ -94,8 +94,9 @@ def test_widening_from_an_odd_range_and_on_disk(tmp_path):
 def test_what_cannot_be_widened_is_named():
     with pytest.raises(ValueError, match=r"eigenvalues=\[0.5, 1\] must be wider than widened_from=\[0, 1\]"):
         widen(model_of("deltanet"), EigenRange(0.5, 1))
-    with pytest.raises(ValueError, match=r"no layer of the model has eigenvalues within \[-1, 1\]"):
-        widen(model_of("attention"), WIDE)
+    for nothing_to_widen in (model_of("attention"), model_of("deltanet", eigenvalues=WIDE)):
+        with pytest.raises(ValueError, match=r"no layer has a narrower range than \[-1, 1\]: there is nothing to widen"):
+            widen(nothing_to_widen, WIDE)
     with pytest.raises(ValueError, match="layer 0, a mlstm, cannot be widened"):
         widen(model_of("mlstm"), WIDE)
     with pytest.raises(ValueError, match=r"layer 0 has been widened before, from \[0, 1\] to \[-0.5, 1\]"):

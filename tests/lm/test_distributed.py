@@ -23,7 +23,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     distributed.destroy_process_group()
 
 
-@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .FSDPBlock. returned a view")  # its state, which nobody changes
 def test_blocks_are_gathered_in_bfloat16_and_angles_in_float32(world: World) -> None:
     config = ModelConfig(
         vocab_size=11, d_model=8, layers=1, mixer="gla", mixer_options={"heads": 1, "key_dim": 4}, eigenvalues=EigenDisk()

@@ -124,7 +124,7 @@ def test_folders_name_the_splits(tmp_path: Path) -> None:
         (
             "a.jsonl",
             b'\n{"text": "x"}\n{"body": "x"}',
-            r"a\.jsonl, line 3 has no field 'text', it has body: choose with --text-field",
+            r"a\.jsonl, line 3 has no field 'text', it has body: name the field that holds the text",
         ),
         ("a.jsonl", b'{"text": null}', r"a\.jsonl, line 1: field 'text' is NoneType, not text"),
         ("a.jsonl", b"[1]", r"a\.jsonl, line 1 is list, not an object with the field 'text'"),

@@ -31,6 +31,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (home / "shaped" / name).write_bytes((home / "model" / name).read_bytes())
     (home / "text.txt").write_text(TEXT)
+    (home / "rows.jsonl").write_text(json.dumps({"body": TEXT}))
     return home
 
 
@@ -51,6 +52,12 @@ def test_perplexity_of_a_text(home: Path) -> None:
     assert invoke(home / "shaped", "--text", home / "text.txt", "--length", 100, "--buckets", 4, "--windows", 1) == {
         "perplexity": found
     }
+
+
+def test_the_field_of_a_text_can_be_chosen(home: Path) -> None:
+    options = ["--length", 100, "--buckets", 4, "--windows", 1]
+    rows = invoke(home / "model", "--text", home / "rows.jsonl", "--text-field", "body", *options)
+    assert rows == invoke(home / "model", "--text", home / "text.txt", *options)
 
 
 def test_what_is_no_number_is_null(home: Path, tmp_path: Path) -> None:
@@ -88,12 +95,14 @@ def test_the_tables_are_printed(home: Path) -> None:
         (["--text", "nowhere.txt"], "nowhere.txt is not there"),
         (["--corpus", "nowhere"], "nowhere is not a corpus"),
         (["--text", "TEXT", "--length", "99999"], "too few for a window of length=99999"),
+        (["--text", "JSONL"], "line 1 has no field 'text', it has body: choose with --text-field"),
         (["--probe", "--programs", "0"], "programs=0 must be at least 1"),
         (["--text", "TEXT", "--length", "10"], "buckets=16 must lie between 1 and length=10"),
     ],
 )
 def test_mistakes_are_one_line(home: Path, arguments: list[str], message: str) -> None:
-    given = [str(home / "text.txt") if argument == "TEXT" else argument for argument in arguments]
+    files = {"TEXT": str(home / "text.txt"), "JSONL": str(home / "rows.jsonl")}
+    given = [files.get(argument, argument) for argument in arguments]
     result = CliRunner().invoke(app, ["lm", "evaluate", str(home / "model"), *given])
     assert isinstance(result.exception, (ValueError, OSError))
     assert message in str(result.exception)

@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from eigentrack.lm.harness import evaluate_with_harness
+from eigentrack.lm.harness import evaluate_with_harness, unknown_tasks
 from eigentrack.lm.hugging_face import EigentrackForCausalLM
 from eigentrack.models import ModelConfig, SequenceModel
 
@@ -88,6 +88,7 @@ def test_scores_are_those_by_hand(folders, offline):
     expected = accuracy_by_hand(folder)
     assert 0 < expected < 1
     assert results["animals"]["acc"] == pytest.approx(expected)
+    assert unknown_tasks(["plants", "animals", "stones"], tasks) == ["plants", "stones"]
     with pytest.raises(ValueError, match="task 'plants' is not known to lm-eval"):
         evaluate_with_harness(folder, ["plants"], task_folder=tasks)
 

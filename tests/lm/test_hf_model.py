@@ -186,6 +186,16 @@ def test_saved_folders_are_read_by_all(tmp_path, tied, dtype):
     assert (config.vocab_size, config.hidden_size, config.num_hidden_layers) == (VOCABULARY, 16, 2)
 
 
+def test_shards_are_read_by_all(tmp_path):
+    model = wrapped()
+    model.save_pretrained(tmp_path, max_shard_size="4KB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
+    expected = model.model.state_dict()
+    for again in (AutoModelForCausalLM.from_pretrained(tmp_path).model.state_dict(), load_model(tmp_path).state_dict()):
+        assert again.keys() == expected.keys()
+        assert all(torch.equal(again[name], tensor) for name, tensor in expected.items())
+
+
 def test_a_checkpoint_cut_short_is_refused(tmp_path):
     model = wrapped()
     model.save_pretrained(tmp_path)

@@ -12,7 +12,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from eigentrack.cli import app, main
 from eigentrack.lm import prepare as prepare_module
 from eigentrack.lm.blocks import cut_blocks
 from eigentrack.lm.corpus import Corpus, CorpusIndex
@@ -204,6 +206,16 @@ def test_on_the_command_line(source: Path, tmp_path: Path) -> None:
     assert set(CorpusIndex.load(tmp_path / "corpus").splits) == {"train", "validation"}
 
 
+def test_the_first_rows_of_a_dataset_on_the_command_line(source: Path, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    dataset.mkdir()
+    (dataset / "rows.jsonl").write_bytes(source.read_bytes())
+    options = ["--rows", "7", "--train-bpe", "300", "--validation-share", "0", "--processes", "1"]
+    made = CliRunner().invoke(app, ["lm", "prepare", "--dataset", str(dataset), *options, "--out", str(tmp_path / "corpus")])
+    assert made.exit_code == 0, made.output
+    assert decoded(tmp_path / "corpus", "train") == DOCUMENTS[:7]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -213,6 +225,9 @@ def test_on_the_command_line(source: Path, tmp_path: Path) -> None:
         (["SOURCE", "--dataset", "x", "--train-bpe", "300", "--out", "CORPUS"], "--dataset takes the place of files"),
         (["SOURCE", "--split-by", "year", "--train-bpe", "300", "--out", "CORPUS"], "--split-by year is not known"),
         (["SOURCE", "--tokenizer", "SOURCE", "--out", "OTHER"], "is not to be had"),
+        (["SOURCE", "--rows", "5", "--train-bpe", "300", "--out", "OTHER"], "--rows 5 goes with --dataset"),
+        (["--dataset", "x", "--rows", "0", "--train-bpe", "300", "--out", "OTHER"], "the first 0 rows are none"),
+        (["SOURCE", "--text-field", "body", "--train-bpe", "300", "--out", "OTHER"], "it has text: choose with --text-field"),
         (["SOURCE", "--train-bpe", "300", "--processes", "0", "--out", "OTHER"], "processes=0 must be at least 1"),
     ],
 )
@@ -224,8 +239,6 @@ def test_bad_input_on_the_command_line_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from eigentrack.cli import main
-
     corpus = write_corpus(tmp_path / "corpus", [30, 30])
     (corpus.folder / "train-00000.tokens").write_bytes(bytes(200))
     names = {"SOURCE": str(source), "CORPUS": str(corpus.folder), "OTHER": str(tmp_path / "other")}

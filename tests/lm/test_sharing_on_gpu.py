@@ -55,7 +55,6 @@ def loss_and_gradients(name: str, world: World | None, *, recompute: bool) -> di
     return {"loss": value.detach(), **whole}
 
 
-@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .FSDPBlock. returned a view")  # its state, which nobody changes
 @pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_shared_out_and_recomputed_it_is_the_same(name: str, recompute: bool, alone: World) -> None:

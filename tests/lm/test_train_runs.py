@@ -83,7 +83,7 @@ def test_two_processes_give_the_run_of_one_and_one_goes_on_where_two_stopped(
 ) -> None:
     folder = tmp_path / "two"
     shared_out = replace(config, training=replace(config.training, accumulation=2))
-    run_to_the_end(shared_out, folder, processes=2)
+    assert "Warning" not in run_to_the_end(shared_out, folder, processes=2)
     assert_same_run(whole, folder, CLOSE)
     ours, theirs = (metrics_of(run)[-1]["telemetry"] for run in (folder, whole))
     assert ours["gradient_norm"] == pytest.approx(theirs["gradient_norm"], rel=1e-3)
@@ -154,6 +154,26 @@ def test_two_processes_in_bfloat16_give_the_run_of_one(corpus: Path, tmp_path: P
     run_language_training(config, tmp_path / "one")
     run_to_the_end(config, tmp_path / "two", processes=2)
     assert curve(tmp_path / "one") == pytest.approx(curve(tmp_path / "two"), abs=0.02)
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_run_of_one_where_the_head_is_the_embedding(corpus: Path, tmp_path: Path) -> None:
+    model = {"d_model": 8, "layers": 2, "mixer": "mamba", "mlp_width": 0, "tie_embeddings": True}
+    config = replace(small_run(corpus), model=model)
+    run_language_training(config, tmp_path / "one")
+    run_to_the_end(config, tmp_path / "two", processes=2)
+    assert_same_run(tmp_path / "one", tmp_path / "two", CLOSE)
+    saved = load_model(tmp_path / "two" / MODEL)
+    assert saved.head.weight is saved.embedding.weight
+
+
+@pytest.mark.slow
+def test_two_processes_go_on_where_one_stopped(config: LanguageRunConfig, whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    stop_at(7, config, folder)
+    assert [path.name for path in complete_checkpoints(folder / CHECKPOINTS)][-1] == "step-000000006"
+    run_to_the_end(config, folder, "--resume", processes=2)
+    assert_same_run(whole, folder, CLOSE)
 
 
 @pytest.mark.slow

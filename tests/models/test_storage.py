@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from eigentrack.models import ModelConfig, SequenceModel, load_model, save_model
-from eigentrack.models.storage import CONFIG_FILE, WEIGHTS_FILE, write_atomically
+from eigentrack.models.storage import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, write_atomically
 
 
 @pytest.fixture
@@ -123,4 +123,41 @@ def test_integer_weights_are_refused(saved: tuple[SequenceModel, Path]) -> None:
     weights["norm.weight"] = weights["norm.weight"].long()
     save_file(weights, folder / WEIGHTS_FILE)
     with pytest.raises(ValueError, match=r"'norm.weight' has dtype torch.int64, expected floats"):
+        load_model(folder)
+
+
+def shard(folder: Path) -> list[Path]:
+    """The weights of a folder in two files and an index, as transformers writes them."""
+    weights = load_file(folder / WEIGHTS_FILE)
+    (folder / WEIGHTS_FILE).unlink()
+    places = {name: f"model-0000{1 + number % 2}-of-00002.safetensors" for number, name in enumerate(sorted(weights))}
+    for file in set(places.values()):
+        save_file({name: weights[name] for name in weights if places[name] == file}, folder / file)
+    (folder / INDEX_FILE).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    return [folder / file for file in sorted(set(places.values()))]
+
+
+def test_shards_are_read_like_one_file(saved: tuple[SequenceModel, Path]) -> None:
+    model, folder = saved
+    first, _ = shard(folder)
+    again = load_model(folder).state_dict()
+    assert all(torch.equal(again[name], tensor) for name, tensor in model.state_dict().items())
+    assert again.keys() == model.state_dict().keys()
+    save_model(SequenceModel(model.config), folder)  # beside the old shards: the one file counts
+    assert not torch.equal(load_model(folder).embedding.weight, model.embedding.weight)
+    (folder / WEIGHTS_FILE).unlink()
+    first.unlink()
+    with pytest.raises(FileNotFoundError, match=f"{first.name} is missing: .* is not a saved model"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"weight_map": {}}', '{"weight_map": ["a"]}', '{"weight_map": {"a": 1}}'])
+def test_an_index_without_its_map_is_named(saved: tuple[SequenceModel, Path], text: str) -> None:
+    _, folder = saved
+    shard(folder)
+    (folder / INDEX_FILE).write_text(text)
+    with pytest.raises(ValueError, match=r"model.safetensors.index.json lacks 'weight_map'"):
+        load_model(folder)
+    (folder / INDEX_FILE).write_text(text[:-1])
+    with pytest.raises(ValueError, match=r"model.safetensors.index.json is not valid JSON"):
         load_model(folder)

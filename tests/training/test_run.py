@@ -21,6 +21,7 @@ from eigentrack.training import Diverged
 from eigentrack.training.checkpoint import checkpoints
 from eigentrack.training.config import TrainingConfig
 from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, MODEL, RunConfig, load_run, run_training
+from eigentrack.training.time_limit import OutOfTime, TimeLimit
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONFIG = RunConfig(
@@ -42,6 +43,14 @@ def assert_same_run(first: Path, second: Path) -> None:
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+def test_what_is_read_late_ends_nothing() -> None:
+    """On a GPU the model is some steps ahead of what is read: only the step that was asked about in time is the last."""
+    limit = TimeLimit(until=time.time() - 1)
+    assert limit.ends_at(32)
+    assert [step for step in range(1, 40) if limit.ended_at(step)] == [32]
+    assert not limit.ends_at(33)
+
+
 class Killed(Exception):
     pass
 
@@ -60,6 +69,15 @@ def test_an_interrupted_run_ends_with_the_same_bits(tmp_path: Path, stop_at: int
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
     lines = (tmp_path / "whole" / METRICS_FILE).read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == list(range(1, 41))
+
+
+def test_a_run_whose_time_is_over_stops_with_a_checkpoint_of_that_step(tmp_path: Path) -> None:
+    run_training(CONFIG, tmp_path / "whole")
+    for done in range(1, 40):  # each call takes one step more
+        with pytest.raises(OutOfTime, match=f"stopped after {done} of 40 steps"):
+            run_training(CONFIG, tmp_path / "slices", resume=True, until=time.time())
+    run_training(CONFIG, tmp_path / "slices", resume=True, until=time.time())  # the last step is no interruption
+    assert_same_run(tmp_path / "whole", tmp_path / "slices")
 
 
 def test_a_run_killed_with_sigkill_resumes_bit_by_bit(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from eigentrack.cli.console import AsJson, err, out
 from eigentrack.cli.device import Device, check_device
+from eigentrack.cli.lm.text_field import CHOOSE_FIELD, TextField
 
 if TYPE_CHECKING:
     from eigentrack.lm.language_model import LanguageModel
@@ -26,7 +27,14 @@ def evaluate(
     folder: Annotated[Path, typer.Argument(metavar="MODEL", help="A run's or a model's folder, with its tokenizer.")],
     corpus: Annotated[Path | None, typer.Option(help="Perplexity on a corpus made by `eigentrack lm prepare`.")] = None,
     split: Annotated[str, typer.Option(help="The corpus's split.")] = "validation",
-    text: Annotated[list[Path] | None, typer.Option(help="Perplexity on text, JSONL or Parquet; may be repeated.")] = None,
+    text: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Perplexity on text, JSONL or Parquet; may be repeated. All its tokens are held in memory: prepare a large "
+            "text, and give it as --corpus."
+        ),
+    ] = None,
+    text_field: TextField = "text",
     length: Annotated[int, typer.Option(help="Tokens a window: as many as you like beyond the training length.")] = 16_384,
     buckets: Annotated[int, typer.Option(help="Stretches of positions, each with a perplexity of its own.")] = 16,
     windows: Annotated[int, typer.Option(help="At most so many windows, spread evenly over the text.")] = 16,
@@ -58,7 +66,7 @@ def evaluate(
     language_model = load_language_model(folder, device)
     found: dict[str, Any] = {}
     if corpus is not None or text:
-        row = _token_row(language_model, corpus, split, text or [])
+        row = _token_row(language_model, corpus, split, text or [], text_field)
         found["perplexity"] = _perplexity(language_model, row, length, buckets, windows, whole)
     if probe:
         found["probe"] = _probe(language_model, programs)
@@ -73,7 +81,7 @@ def evaluate(
         out.print(tables[name](result))
 
 
-def _token_row(language_model: LanguageModel, corpus: Path | None, split: str, text: list[Path]) -> TokenRow:
+def _token_row(language_model: LanguageModel, corpus: Path | None, split: str, text: list[Path], text_field: str) -> TokenRow:
     from eigentrack.lm.corpus import TOKENIZER_FOLDER, Corpus
     from eigentrack.lm.documents import ShareSplit
     from eigentrack.lm.text_files import FileDocuments, find_files
@@ -81,7 +89,8 @@ def _token_row(language_model: LanguageModel, corpus: Path | None, split: str, t
     from eigentrack.lm.tokenizer import load_tokenizer
 
     if corpus is None:
-        return read_token_text(FileDocuments(find_files(text), ShareSplit(0.0)), language_model.tokenizer)
+        documents = FileDocuments(find_files(text), ShareSplit(0.0), text_field, CHOOSE_FIELD)
+        return read_token_text(documents, language_model.tokenizer)
     opened = Corpus.open(corpus, split)
     made_with = load_tokenizer(corpus / TOKENIZER_FOLDER)
     if made_with.rust.get_vocab() != language_model.tokenizer.rust.get_vocab():  # transformers rewrites files, not vocabularies

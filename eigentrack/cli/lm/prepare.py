@@ -11,6 +11,7 @@ import typer
 
 from eigentrack.cli.console import AsJson, out
 from eigentrack.cli.lm.preparation_bar import PreparationBar
+from eigentrack.cli.lm.text_field import CHOOSE_FIELD, TextField
 
 if TYPE_CHECKING:
     from eigentrack.lm.corpus import CorpusIndex
@@ -24,7 +25,8 @@ def prepare(
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="A dataset by name, streamed, instead of files.")] = None,
     subset: Annotated[str | None, typer.Option(help="Of the dataset, such as sample-10BT.")] = None,
-    rows: Annotated[str, typer.Option("--split", help="The dataset's split to read.")] = "train",
+    split: Annotated[str, typer.Option(help="The dataset's split to read.")] = "train",
+    rows: Annotated[int | None, typer.Option(help="Of the dataset's split, the first so many; all if not given.")] = None,
     tokenizer: Annotated[str | None, typer.Option(help="A Hugging Face tokenizer: its name or its folder.")] = None,
     bpe: Annotated[
         int | None, typer.Option("--train-bpe", help="Train a byte-level BPE of so many tokens on the text.")
@@ -33,7 +35,7 @@ def prepare(
     split_by: Annotated[
         str | None, typer.Option(help="folder: the folder beneath SOURCE names the split (train, validation, ...).")
     ] = None,
-    text_field: Annotated[str, typer.Option(help="Where a row of JSONL, Parquet or a dataset holds its text.")] = "text",
+    text_field: TextField = "text",
     processes: Annotated[int | None, typer.Option(help="Processes that encode. Default: one for each core.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Check every byte of the corpus in --out, and leave.")] = False,
     as_json: AsJson = False,
@@ -52,7 +54,7 @@ def prepare(
     if (tokenizer is None) == (bpe is None):
         raise ValueError("give one of --tokenizer NAME and --train-bpe VOCAB")
     choice = NamedTokenizer(tokenizer) if tokenizer is not None else TrainedBpe(bpe or 0)
-    documents = _documents(sources, dataset, subset, rows, validation_share, split_by, text_field)
+    documents = _documents(sources, dataset, subset, split, rows, validation_share, split_by, text_field)
     workers = (os.cpu_count() or 1) if processes is None else processes
     with PreparationBar() as bar:
         index = prepare_corpus(documents, folder, choice, processes=workers, report=bar.report)
@@ -63,7 +65,8 @@ def _documents(
     sources: list[Path] | None,
     dataset: str | None,
     subset: str | None,
-    rows: str,
+    split: str,
+    rows: int | None,
     validation_share: float,
     split_by: str | None,
     text_field: str,
@@ -78,10 +81,12 @@ def _documents(
     if dataset is not None:
         if sources or split_by:
             raise ValueError("--dataset takes the place of files: leave out SOURCE and --split-by")
-        return DatasetDocuments(dataset, subset, rows, share, text_field)
+        return DatasetDocuments(dataset, subset, split, share, text_field, rows, remedy=CHOOSE_FIELD)
     if not sources:
         raise ValueError("give files or folders of text, or --dataset NAME")
-    return FileDocuments(find_files(sources), FolderSplit() if split_by else share, text_field)
+    if rows is not None:
+        raise ValueError(f"--rows {rows} goes with --dataset: files are read to their end")
+    return FileDocuments(find_files(sources), FolderSplit() if split_by else share, text_field, CHOOSE_FIELD)
 
 
 def _print(folder: Path, index: CorpusIndex, as_json: bool, done: str) -> None:

@@ -70,6 +70,6 @@ def train(
     out.print(f"model: {folder / 'model'}", markup=False, highlight=False)
 
 
-def _said(metrics: dict[str, Any]) -> str:
+def _said(metrics: dict[str, Any], _: float) -> str:
     used = f", {metrics['utilisation']:.0%} of the device" if "utilisation" in metrics else ""
-    return f"loss {metrics['loss']:.4f}  {metrics['tokens_per_second']:,.0f} tokens/s{used}"
+    return f"{metrics['tokens_per_second']:,.0f} tokens/s{used}"

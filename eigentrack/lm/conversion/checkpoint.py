@@ -16,16 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from eigentrack.lm.conversion.family import Family
 from eigentrack.lm.tokenizer import CONFIG_FILE as TOKENIZER_CONFIG_FILE
 from eigentrack.lm.tokenizer import TOKENIZER_FILE, load_tokenizer
-from eigentrack.models.storage import CONFIG_FILE, WEIGHTS_FILE, write_json, write_tensors
+from eigentrack.models.storage import CONFIG_FILE, WEIGHTS_FILE, read_tensors, write_json, write_tensors
 
-INDEX_FILE = "model.safetensors.index.json"
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "*.model", "*.jinja")
 SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
@@ -52,11 +49,16 @@ def read_json(folder: Path) -> dict[str, Any]:
 
 def read_checkpoint(folder: Path, family: Family) -> Checkpoint:
     if family.package != "transformers":
-        return Checkpoint(family, read_json(folder), _read_tensors(folder))
+        return Checkpoint(family, read_json(folder), read_tensors(folder))
     from transformers import AutoModelForCausalLM
 
     load: Any = AutoModelForCausalLM.from_pretrained  # its annotation leaves out the loading report
-    peer, report = load(folder, dtype="auto", output_loading_info=True)
+    try:
+        peer, report = load(folder, dtype="auto", output_loading_info=True)
+    except (
+        Exception
+    ) as error:  # its own kinds, and those of what it calls: a wrong value in config.json, weights that do not fit
+        raise ValueError(f"transformers cannot read {folder}: {' '.join(str(error).split())}") from None
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"{folder} lacks {missing[0]!r} (and {len(missing) - 1} more)")
     return Checkpoint(family, peer.config.to_dict(), dict(peer.state_dict()))
@@ -117,18 +119,3 @@ def _build_peer(checkpoint: Checkpoint) -> Any:
     if unexpected or held != placed:  # by identity: a tied head is placed with the embedding
         raise ValueError(f"{checkpoint.family.name}: the converted weights do not fill the peer's model")
     return peer
-
-
-def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    files = [folder / WEIGHTS_FILE]
-    if (folder / INDEX_FILE).is_file():
-        files = [folder / name for name in sorted(set(json.loads((folder / INDEX_FILE).read_text())["weight_map"].values()))]
-    tensors: dict[str, Tensor] = {}
-    for path in files:
-        if not path.is_file():
-            raise FileNotFoundError(f"{path} is missing: weights are read from safetensors files")
-        try:
-            tensors |= load_file(path)
-        except SafetensorError as error:
-            raise ValueError(f"{path} is damaged or cut short ({error})") from None
-    return tensors

@@ -10,7 +10,7 @@ from eigentrack.layers import MIXERS
 from eigentrack.lm.conversion.weights import WeightNames
 from eigentrack.models import ModelConfig
 from eigentrack.options import accepted_options
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenRange, Eigenvalues
 
 Values = Mapping[str, Any]
 BOTH_RANGES = {False: EigenRange(0, 1), True: EigenRange(-1, 1)}  # by a peer's switch for negative eigenvalues
@@ -40,7 +40,11 @@ def require(owner: str, values: Values, **expected: object) -> None:
     """A value for which the other side has no counterpart is refused by its name."""
     for name, wanted in expected.items():
         if (found := values.get(name, wanted)) != wanted:
-            raise ValueError(f"{owner}: {name}={found!r} has no counterpart there, only {wanted!r} has")
+            raise ValueError(f"{owner}: {name}={_written(found)} has no counterpart there, only {_written(wanted)} has")
+
+
+def _written(value: object) -> str:
+    return str(value) if isinstance(value, Eigenvalues) else repr(value)
 
 
 def layer_options(config: ModelConfig, layer: int) -> dict[str, Any]:

@@ -20,6 +20,11 @@ from eigentrack.models import ModelConfig
 from eigentrack.spectrum import EigenRange
 
 PACKAGE = "flash-linear-attention"
+# what is read of their config.json, by its kind; transformers checks its own families, nobody checks these
+ALWAYS_GIVEN = ("vocab_size", "hidden_size", "num_hidden_layers", "num_heads")
+WHOLE = (*ALWAYS_GIVEN, "num_v_heads", "head_dim", "num_householder", "intermediate_size", "conv_size")
+REAL = ("hidden_ratio", "expand_k", "expand_v", "norm_eps")
+SWITCHES = ("use_short_conv", "use_gate", "use_forget_gate", "use_output_gate", "allow_neg_eigval", "tie_word_embeddings")
 
 
 def _key_heads_for_all(tensor: Tensor, mixer: Mixer) -> Tensor:
@@ -83,6 +88,24 @@ NAMES = WeightNames(
 )
 
 
+def _checked(theirs: Values, *given: str) -> Values:
+    """Their values without those that are null, which they take for left out."""
+    owner, values = theirs["model_type"], {name: value for name, value in theirs.items() if value is not None}
+    for name in (*ALWAYS_GIVEN, *given):
+        if name not in values:
+            raise ValueError(f"{owner}: its config.json lacks {name!r}")
+    for names, kind, wanted in (
+        (WHOLE, int, "a whole number above 0"),
+        (REAL, int | float, "a number above 0"),
+        (SWITCHES, bool, "true or false"),
+    ):
+        for name in values.keys() & names:
+            value = values[name]
+            if not isinstance(value, kind) or (kind is not bool and (isinstance(value, bool) or not value > 0)):
+                raise ValueError(f"{owner}: {name}={value!r} in its config.json must be {wanted}")
+    return values
+
+
 def _model_to_ours(theirs: Values, options: dict[str, Any]) -> ModelConfig:
     owner = theirs["model_type"]
     require(owner, theirs, attn=None, hidden_act="swish", attnres_block_size=None, conv_bias=False)
@@ -128,6 +151,7 @@ def _model_to_theirs(owner: str, ours: ModelConfig, **expected: object) -> tuple
 
 
 def _delta_net_to_ours(theirs: Values) -> ModelConfig:
+    theirs = _checked(theirs)
     require("delta_net", theirs, use_beta=True, qk_norm="l2", qk_activation="silu")
     heads, width = theirs["num_heads"], theirs["hidden_size"]
     options = {
@@ -159,6 +183,7 @@ def _gated_options(theirs: Values, gated: bool, output_gate: bool) -> dict[str, 
 
 
 def _gated_delta_net_to_ours(theirs: Values) -> ModelConfig:
+    theirs = _checked(theirs, "head_dim")
     if theirs.get("output_gate_activation", "swish") not in ("swish", "silu"):
         require("gated_deltanet", theirs, output_gate_activation="swish")
     return _model_to_ours(theirs, _gated_options(theirs, True, theirs.get("use_gate", True)))
@@ -174,6 +199,7 @@ def _gated_delta_net_to_theirs(ours: ModelConfig) -> dict[str, Any]:
 
 
 def _gated_delta_product_to_ours(theirs: Values) -> ModelConfig:
+    theirs = _checked(theirs, "head_dim")
     options = _gated_options(theirs, theirs.get("use_forget_gate", False), theirs.get("use_output_gate", True))
     return _model_to_ours(theirs, options | {"householders": theirs.get("num_householder", 1)})
 

@@ -68,7 +68,7 @@ def convert(source: str | Path, folder: str | Path, eigenvalues: Eigenvalues | N
     comparisons = []
     if kind == OURS:
         model = load_model(source)
-    elif kind in FAMILIES:
+    elif isinstance(kind, str) and kind in FAMILIES:
         checkpoint = read_checkpoint(source, FAMILIES[kind])
         model = _ours(checkpoint)
         comparisons.append(_against_peer(model, checkpoint))

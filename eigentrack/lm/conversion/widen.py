@@ -23,7 +23,7 @@ def widen(model: SequenceModel, eigenvalues: Eigenvalues) -> SequenceModel:
     config = model.config
     options = tuple(_widened(config, layer, eigenvalues) for layer in range(config.layers))
     if options == tuple(dict(given) for given in config.options):
-        raise ValueError(f"no layer of the model has eigenvalues within {eigenvalues}: there is nothing to widen")
+        raise ValueError(f"no layer has a narrower range than {eigenvalues}: there is nothing to widen")
     same_for_all = isinstance(config.mixer_options, Mapping) and all(entry == options[0] for entry in options)
     wide = SequenceModel(replace(config, eigenvalues=eigenvalues, mixer_options=options[0] if same_for_all else options))
     weights = model.state_dict()
