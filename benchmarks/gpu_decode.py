@@ -3,8 +3,8 @@
     python benchmarks/gpu_decode.py [--out results/gpu_decode.json]
 
 Medians by device events, as eager calls and as replays of a CUDA graph. The floor is the state, read and written once, over the
-bandwidth of a large copy. States rotate among enough copies that none is still in the cache. Peers: flash-linear-attention's
-recurrent delta rule and mamba-ssm's state update.
+bandwidth of a large copy. States rotate among several copies: at B = 128 none is still in the cache, at B = 1 all are. Peers:
+flash-linear-attention's recurrent delta rule and mamba-ssm's state update.
 
 B batch  H heads  K key dim  V value dim  D channels  N state size
 """
@@ -98,7 +98,12 @@ ROWS = [
 def measure(step: Step, states: list[Tensor]) -> dict[str, float]:
     turn = cycle(states)
     with torch.no_grad():
-        found = {"eager_ms": median_ms(lambda: step(next(turn)))}
+        step(next(turn))
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step(next(turn))
+        found = {"peak_mib": (torch.cuda.max_memory_allocated() - before) / 2**20}
+        found["eager_ms"] = median_ms(lambda: step(next(turn)))
         graphs = cycle([captured(lambda state=state: step(state)) for state in states])
         found["graph_ms"] = median_ms(lambda: next(graphs)())
     return found
@@ -110,6 +115,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         parser.error("no GPU: this benchmark needs one")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     bandwidth, rows = ceilings()["bytes_per_s"], []
     for row in ROWS:
         size = 4 * torch.Size(row.state).numel()
@@ -119,13 +125,13 @@ def main() -> None:
             try:
                 found[name] = measure(make(row.batch), states)
                 text = f"{found[name]['eager_ms']:8.4f} eager {found[name]['graph_ms']:8.4f} graph"
+                text += f" {found[name]['peak_mib']:7.1f} MiB"
             except Exception as error:
                 found[name] = {"refused": f"{type(error).__name__}: {error}"[:300]}
                 text = found[name]["refused"][:90]
             print(f"{row.op:15s} B{row.batch:<4d} {name:6s} {text}   floor {found['floor_ms']:.4f} ms", flush=True)
         rows.append(found)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    write_json(arguments.out, {"benchmark": "gpu_decode", "provenance": provenance(), "rows": rows})
+        write_json(arguments.out, {"benchmark": "gpu_decode", "provenance": provenance(), "rows": rows})
     print(f"written: {arguments.out}")
 
 

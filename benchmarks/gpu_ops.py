@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from gpu_table import Contender, arithmetic_floors, ceilings, fill_table, memory_floors, parse_arguments
+from gpu_table import Contender, arithmetic_floors, ceilings, fill_table, memory_floors, parse_arguments, shapes_of
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--no-peer", action="store_true", help="only our own kernels")
     arguments = parse_arguments(parser)
     contenders = {"ours": ours} | ({} if arguments.no_peer else {"fla": flash_linear_attention})
-    chosen = [shape for shape in SHAPES if shape.group in arguments.rows.split(",")]
+    chosen = shapes_of(parser, arguments.rows, SHAPES)
     fill_table("gpu_ops", arguments.out, chosen, Operands.draw, contenders, floors, ceilings())
 
 

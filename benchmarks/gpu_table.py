@@ -2,17 +2,17 @@
 
 Times are medians by device events. The floors beside them are what must be moved or computed over the rates of a large copy and
 a large bfloat16 product, which are measured first. A contender that refuses or fails is written down with its message.
+What the very first call costs is measured by gpu_cold_start.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -41,11 +41,27 @@ class Shape(Protocol):
     def name(self) -> str: ...
 
 
+class GroupedShape(Shape, Protocol):
+    @property
+    def group(self) -> str: ...
+
+
+AnyGroupedShape = TypeVar("AnyGroupedShape", bound=GroupedShape)
+
+
 def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         parser.error("no GPU: this benchmark needs one")
     return arguments
+
+
+def shapes_of(parser: argparse.ArgumentParser, groups: str, shapes: Sequence[AnyGroupedShape]) -> list[AnyGroupedShape]:
+    """Those of the groups that are asked for, by comma."""
+    known = list(dict.fromkeys(shape.group for shape in shapes))
+    if unknown := set(groups.split(",")) - set(known):
+        parser.error(f"no rows {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    return [shape for shape in shapes if shape.group in groups.split(",")]
 
 
 def fill_table(
@@ -56,10 +72,14 @@ def fill_table(
     contenders: Mapping[str, Callable[[Any], Contender]],
     floors: Callable[[Any, dict[str, float]], dict[str, float]],
     ceiling: dict[str, float],
+    subject: str = "ours",
 ) -> None:
-    """Rows of `shapes`, each on the operands that `draw` makes of it; written to `out` as soon as they are measured."""
+    """Rows of `shapes`, each on the operands that `draw` makes of it; written to `out` as soon as they are measured.
+
+    The ratios that are printed say how many times as long as the `subject` the other contenders take.
+    """
     print(", ".join(f"{name} {rate / 1e12:.2f}e12" for name, rate in ceiling.items()))
-    print(f"{'ms':36s} {'':9s} {'fwd':>8s} {'graph':>8s} {'f+b':>8s} {'graph':>8s} {'MiB':>7s} {'cold s':>7s}")
+    print(f"{'ms':36s} {'':9s} {'fwd':>8s} {'graph':>8s} {'f+b':>8s} {'graph':>8s} {'MiB':>7s}")
     rows = []
     out.parent.mkdir(parents=True, exist_ok=True)
     for shape in shapes:
@@ -75,15 +95,13 @@ def fill_table(
             print(f"{shape.name:36s} {name:9s} {shown[:90]}", flush=True)
             torch.cuda.empty_cache()
         bounds = ", ".join(f"{name} {value:.3f}" for name, value in row["floors"].items() if name.startswith("both"))
-        print(f"{'':36s} floors: {bounds}{ratios(row, contenders)}", flush=True)
+        print(f"{'':36s} floors: {bounds}{ratios(row, contenders, subject)}", flush=True)
         rows.append(row)
         write_json(out, {"benchmark": benchmark, "provenance": provenance(), "ceilings": ceiling, "rows": rows})
     print(f"written: {out}")
 
 
 def measure(make: Callable[[Any], Contender], x: Any) -> dict[str, float]:
-    torch.cuda.synchronize()
-    start = time.perf_counter()
     contender = make(x)
 
     def forward() -> Tensor:
@@ -94,12 +112,10 @@ def measure(make: Callable[[Any], Contender], x: Any) -> dict[str, float]:
         return torch.autograd.grad(contender.run(), contender.leaves, contender.dy)
 
     both()
-    torch.cuda.synchronize()
-    cold = time.perf_counter() - start
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     both()
-    found = {"cold_s": cold, "peak_mib": (torch.cuda.max_memory_allocated() - before) / 2**20}
+    found = {"peak_mib": (torch.cuda.max_memory_allocated() - before) / 2**20}
     rounds = 2 if contender.is_slow else 30
     found |= {"forward_ms": median_ms(forward, rounds), "both_ms": median_ms(both, rounds)}
     if not contender.is_slow:
@@ -109,17 +125,17 @@ def measure(make: Callable[[Any], Contender], x: Any) -> dict[str, float]:
 
 def line(found: dict[str, float]) -> str:
     times = " ".join(f"{found[name]:8.3f}" if name in found else f"{'':8s}" for name in TIMES)
-    return f"{times} {found['peak_mib']:7.0f} {found['cold_s']:7.1f}"
+    return f"{times} {found['peak_mib']:7.0f}"
 
 
-def ratios(row: dict[str, Any], contenders: Iterable[str]) -> str:
-    """How many times as long the others take as ours, forward and backward."""
-    ours, found = row.get("ours", {}), []
+def ratios(row: dict[str, Any], contenders: Iterable[str], subject: str) -> str:
+    """Of times, forward and backward."""
+    ours, found = row.get(subject, {}), []
     for name in contenders:
-        shared = [kind for kind in ("both_ms", "both_graph_ms") if name != "ours" and kind in ours and kind in row[name]]
+        shared = [kind for kind in ("both_ms", "both_graph_ms") if name != subject and kind in ours and kind in row[name]]
         if shared:
             found.append(f"{name} " + ", ".join(f"{row[name][kind] / ours[kind]:.2f}" for kind in shared))
-    return " | f+b eager, graph, ours = 1: " + "; ".join(found) if found else ""
+    return f" | f+b eager, graph, {subject} = 1: " + "; ".join(found) if found else ""
 
 
 def captured(run: Run) -> Run:

@@ -28,6 +28,17 @@ def fixed_seed() -> None:
     torch.manual_seed(0)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the kernels take when they are compiled is printed where all is well, too: registers and spills."""
+    passed = (report for report in terminalreporter.getreports("passed") if report.nodeid.startswith("tests/kernels/"))
+    lines = [line for report in passed for line in report.capstdout.splitlines() if line]
+    if lines:
+        terminalreporter.section("compiled for sm_90")
+        terminalreporter.write("\n".join([*sorted(lines), ""]))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)  # tensors are tiny here; threads that wait for one another cost far more than they save
     torch.set_default_device(os.environ.get("EIGENTRACK_TEST_DEVICE", "cpu"))
+    if torch.cuda.is_available():  # cases that no kernel takes say so there, once a process
+        config.addinivalue_line("filterwarnings", "ignore:.* backend 'triton' .* runs instead:UserWarning")

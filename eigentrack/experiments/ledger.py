@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from typing import Any
 from eigentrack.experiments.cell import Cell, stored_result
 
 TRIES = 2
+Unlock = Callable[[Cell, Mapping[str, Any], Mapping[str, str]], Iterable[Cell]]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Ledger:
     """The launchers take cells from here and say what became of them; finished ones are known from their folders.
 
     `given_up`: reasons by the name of cells that failed before, and are not tried again.
+    `unlock(cell, results, failures)`, both by name: cells that wait for this one, asked when it is finished or given up.
     """
 
     def __init__(
@@ -49,14 +51,17 @@ class Ledger:
         report: Callable[[SweepProgress], None] = lambda progress: None,
         say: Callable[[str], None] = print,
         given_up: Mapping[str, str] = MappingProxyType({}),
+        unlock: Unlock = lambda cell, results, failures: (),
     ) -> None:
-        self.cells, self.folder, self.report, self.say = cells, folder, report, say
-        self.results = {cell.name: result for cell in cells if (result := stored_result(cell, folder / cell.name))}
-        self.failures = {cell.name: given_up[cell.name] for cell in cells if cell.name in given_up}
-        settled = self.results.keys() | self.failures.keys()
-        self.waiting = deque(cell for cell in cells if cell.name not in settled)
+        self.folder, self.report, self.say = folder, report, say
+        self.cells: list[Cell] = []
+        self.results: dict[str, Any] = {}
+        self.failures: dict[str, str] = {}
+        self.waiting: deque[Cell] = deque()
+        self._given_up, self._unlock = given_up, unlock
         self._tries: dict[str, int] = {}
-        self._steps = {cell.name: cell.steps for cell in cells if cell.name in settled}
+        self._steps: dict[str, int] = {}
+        self._add(cells)
         self._tell()
 
     def take(self) -> Cell | None:
@@ -68,6 +73,7 @@ class Ledger:
 
     def finished(self, cell: Cell, result: Any) -> None:
         self.results[cell.name] = result
+        self._add(self._unlock(cell, self.results, self.failures))
         self.advanced(cell, cell.steps)
 
     def died(self, cell: Cell, reason: str, *, by_accident: bool = True) -> None:
@@ -79,11 +85,30 @@ class Ledger:
             return
         self.say(f"{cell.name}: {reason}; given up" + (f" after {TRIES} tries" if by_accident else ""))
         self.failures[cell.name] = reason
+        self._add(self._unlock(cell, self.results, self.failures))
         self.advanced(cell, cell.steps)
 
     def outcome(self) -> SweepOutcome:
         results = tuple(self.results[cell.name] for cell in self.cells if cell.name in self.results)
         return SweepOutcome(results, self.failures, len(self.cells) - len(results) - len(self.failures))
+
+    def _add(self, cells: Iterable[Cell]) -> None:
+        """Each once. What an earlier call has settled is known, and unlocks what waited for it."""
+        known = {cell.name for cell in self.cells}
+        new = list({cell.name: cell for cell in cells if cell.name not in known}.values())
+        self.cells += new
+        for cell in new:
+            if cell.name in self._given_up:
+                self.failures[cell.name] = self._given_up[cell.name]
+            elif (result := stored_result(cell, self.folder / cell.name)) is not None:
+                self.results[cell.name] = result
+            else:
+                self.waiting.append(cell)
+                continue
+            self._steps[cell.name] = cell.steps
+        for cell in new:
+            if cell.name in self._steps:
+                self._add(self._unlock(cell, self.results, self.failures))
 
     def _tell(self) -> None:
         total = sum(cell.steps for cell in self.cells)

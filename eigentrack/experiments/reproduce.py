@@ -12,7 +12,7 @@ from typing import Any
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.experiment import BUDGETS, Experiment
 from eigentrack.experiments.language_models import LanguageSettings
-from eigentrack.experiments.ledger import Ledger, SweepOutcome
+from eigentrack.experiments.ledger import Ledger, SweepOutcome, Unlock
 from eigentrack.experiments.page import write_report
 from eigentrack.experiments.plan import Plan, Sweep, run_together
 from eigentrack.experiments.provenance import provenance
@@ -87,8 +87,8 @@ def launching(launch: Callable[[Ledger], None], **ledger_options: Callable) -> S
     """A sweep that hands its ledger to a launcher. Ctrl-C ends it early, with all that was finished."""
     given_up: dict[str, str] = {}
 
-    def sweep(cells: Sequence[Cell], folder: Path) -> SweepOutcome:
-        ledger = Ledger(cells, folder, given_up=given_up, **ledger_options)
+    def sweep(cells: Sequence[Cell], folder: Path, unlock: Unlock = lambda cell, results, failures: ()) -> SweepOutcome:
+        ledger = Ledger(cells, folder, given_up=given_up, unlock=unlock, **ledger_options)
         try:
             launch(ledger)
         except KeyboardInterrupt:

@@ -20,7 +20,7 @@ LONGEST_CHUNK = 64
 LONGEST_SHORT_CHUNK = 32  # of the kernels that hold all in the registers of two warps
 SHORTEST_CHUNK = 16  # tensor cores want at least 16 rows
 PROGRAMS_WANTED = 128  # about one for each multiprocessor
-WIDEST_SHORT = {torch.bfloat16: 64, torch.float32: 16}  # of K and V, for the kernels that hold both whole; more spills badly
+WIDEST_SHORT = {torch.bfloat16: 32, torch.float32: 16}  # of K and V, for the kernels that hold both whole; more spills badly
 
 
 @dataclass(frozen=True)

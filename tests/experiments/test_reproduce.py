@@ -11,7 +11,7 @@ import pytest
 
 from eigentrack.experiments.cell import Cell, CellResult, store_result
 from eigentrack.experiments.experiment import DEAD_BY
-from eigentrack.experiments.ledger import Ledger, SweepOutcome
+from eigentrack.experiments.ledger import Ledger, SweepOutcome, Unlock
 from eigentrack.experiments.page import markdown, write_report
 from eigentrack.experiments.report import Report
 from eigentrack.experiments.reproduce import launching, named_experiment, reproduce, run_cells
@@ -27,32 +27,37 @@ def answers(cell: Cell) -> CellResult:
 
 
 class Sweeper:
-    """Answers at once, and remembers what it was asked."""
+    """Answers at once, and remembers what it ran; the last `unfinished` of the cells it is given are left over."""
 
     def __init__(self, fails: str = "", unfinished: int = 0) -> None:
-        self.asked: list[list[Cell]] = []
+        self.ran: list[Cell] = []
         self.fails, self.unfinished = fails, unfinished
 
-    def __call__(self, cells: Sequence[Cell], folder: Path) -> SweepOutcome:
-        self.asked.append(list(cells))
-        failures = {cell.name: "gone" for cell in cells if self.fails and self.fails in cell.name}
-        results = [answers(cell) for cell in cells if cell.name not in failures]
-        return SweepOutcome(tuple(results[: len(results) - self.unfinished]), failures, self.unfinished)
+    def __call__(self, cells: Sequence[Cell], folder: Path, unlock: Unlock = lambda *_: ()) -> SweepOutcome:
+        ledger, left = Ledger(cells, folder, say=lambda text: None, unlock=unlock), cells[len(cells) - self.unfinished :]
+        while (cell := ledger.take()) is not None:
+            if cell in left:
+                continue
+            self.ran.append(cell)
+            if self.fails and self.fails in cell.name:
+                ledger.died(cell, "gone", by_accident=False)
+            else:
+                ledger.finished(cell, answers(cell))
+        return ledger.outcome()
 
 
 def test_without_a_pilot_every_rate_runs_on_every_seed(tmp_path: Path) -> None:
     sweep = Sweeper()
     report, _ = reproduce(EXPERIMENT, "paper", tmp_path, sweep)
-    assert [len(cells) for cells in sweep.asked] == [8]
+    assert len(sweep.ran) == 8
     assert set(report.chosen.values()) == {1e-3}  # by validation, though the test prefers the other
 
 
 def test_a_pilot_leaves_one_rate_to_the_other_seeds(tmp_path: Path) -> None:
     sweep = Sweeper()
     report, _ = reproduce(EXPERIMENT, "short", tmp_path, sweep, seeds=(5, 6, 7))
-    pilot, rest = sweep.asked
-    assert {(cell.seed, cell.rate) for cell in pilot} == {(5, 1e-2), (5, 1e-3)}
-    assert {(cell.seed, cell.rate) for cell in rest[len(pilot) :]} == {(6, 1e-3), (7, 1e-3)}
+    assert {(cell.seed, cell.rate) for cell in sweep.ran[:4]} == {(5, 1e-2), (5, 1e-3)}
+    assert {(cell.seed, cell.rate) for cell in sweep.ran[4:]} == {(6, 1e-3), (7, 1e-3)}
     assert report.cells == len(report.outcome.results) == 8
     assert report.summary[0]["by_seed"] == pytest.approx({5: 0.35, 6: 0.4, 7: 0.45})
     assert report.summary[0]["best"] == pytest.approx(0.45)
@@ -69,12 +74,22 @@ def test_the_rows_of_a_study_are_no_cells(tmp_path: Path) -> None:
     assert len(report.outcome.results) == 16
 
 
-def test_a_pilot_that_is_interrupted_ends_there(tmp_path: Path) -> None:
+def test_a_pilot_that_is_interrupted_holds_back_its_own_series_alone(tmp_path: Path) -> None:
     sweep = Sweeper(unfinished=1)
     report, (page, *_) = reproduce(EXPERIMENT, "short", tmp_path, sweep, seeds=(0, 1))
-    assert len(sweep.asked) == 1
-    assert "| cells | 3 of 6 finished; the others can still change rates and medians |" in page.read_text()
-    assert report.outcome.unfinished == 3  # one of the pilot's, and those of seed 1
+    assert [cell.series for cell in sweep.ran if cell.seed == 1] == ["DeltaNet [0, 1]"]
+    assert "| cells | 4 of 6 finished; the others can still change rates and medians |" in page.read_text()
+    assert report.outcome.unfinished == 2  # the last of the pilot's, and seed 1 of the same model
+
+
+def test_a_rate_that_fails_is_out_of_the_choice(tmp_path: Path) -> None:
+    sweep = Sweeper(fails="DeltaNet_0_1/rate-0.001-seed-0")
+    report, _ = reproduce(EXPERIMENT, "short", tmp_path, sweep, seeds=(0, 1))
+    assert [(cell.series, cell.rate) for cell in sweep.ran if cell.seed == 1] == [
+        ("DeltaNet [0, 1]", 1e-2),
+        ("DeltaNet [-1, 1]", 1e-3),
+    ]
+    assert (report.finished, report.cells, report.outcome.unfinished) == (5, 6, 0)
 
 
 def test_an_interrupted_pilot_keeps_what_was_finished_before(tmp_path: Path) -> None:
@@ -170,29 +185,28 @@ def test_a_report_without_any_result_can_be_written(tmp_path: Path) -> None:
     assert [path.suffix for path in write_report(report_of(), tmp_path)] == [".md", ".json"]
 
 
-def test_experiments_together_take_two_sweeps_and_share_their_cells(tmp_path: Path) -> None:
-    asked: list[list[str]] = []
+def test_experiments_together_take_one_sweep_and_share_their_cells(tmp_path: Path) -> None:
+    ran: list[str] = []
 
-    def sweep(cells: Sequence[Cell], folder: Path) -> SweepOutcome:
-        asked.append([cell.name for cell in cells])
-        for cell in cells:
-            store_result(cell, answers(cell), folder / cell.name)
-        return SweepOutcome(tuple(map(answers, cells)), {}, 0)
+    def launch(ledger: Ledger) -> None:
+        while (cell := ledger.take()) is not None:
+            ran.append(cell.name)
+            store_result(cell, answers(cell), ledger.folder / cell.name)
+            ledger.finished(cell, answers(cell))
 
+    sweep = launching(launch)
     other = replace(EXPERIMENT, name="other", cells=lambda settings, seeds: toy_cells(settings, seeds)[:2])
     assert run_cells([EXPERIMENT, other], "short", tmp_path, sweep, seeds=(0, 1, 2)) == 0
-    first, later = asked
-    assert len(set(first)) == len(first) == 4  # two models at two rates; the other experiment has some of them
-    assert sorted(name.rsplit("/")[-1] for name in later) == ["rate-0.001-seed-1"] * 2 + ["rate-0.001-seed-2"] * 2
+    assert len(set(ran)) == len(ran) == 8  # two models at two rates, then two seeds each; the other experiment has some of them
+    assert sorted(name.rsplit("/")[-1] for name in ran[4:]) == ["rate-0.001-seed-1"] * 2 + ["rate-0.001-seed-2"] * 2
     for experiment in (EXPERIMENT, other):
-        report, _ = reproduce(experiment, "short", tmp_path, lambda cells, folder: Ledger(cells, folder).outcome(), (0, 1, 2))
+        report, _ = reproduce(experiment, "short", tmp_path, sweep, (0, 1, 2))
         assert report.finished == report.cells > 0
+    assert len(ran) == 8
 
 
 def test_experiments_together_end_with_an_interruption(tmp_path: Path) -> None:
-    sweep = Sweeper(unfinished=1)
-    assert run_cells([EXPERIMENT, EXPERIMENT], "short", tmp_path, sweep) == 1
-    assert len(sweep.asked) == 1
+    assert run_cells([EXPERIMENT, EXPERIMENT], "short", tmp_path, Sweeper(unfinished=1)) == 1
 
 
 def test_unknown_names_list_what_there_is(tmp_path: Path) -> None:

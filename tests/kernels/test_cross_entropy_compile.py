@@ -1,4 +1,4 @@
-"""The cross-entropy kernel compiles for sm_90 as it is launched; prints registers and spills (pytest -s)."""
+"""The cross-entropy kernel compiles for sm_90 as it is launched; prints registers and spills."""
 
 from __future__ import annotations
 

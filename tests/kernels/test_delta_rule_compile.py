@@ -1,4 +1,4 @@
-"""Every delta-rule kernel compiles for sm_90 with the settings it is launched with; prints registers and spills (pytest -s)."""
+"""Every delta-rule kernel compiles for sm_90 with the settings it is launched with; prints registers and spills."""
 
 from __future__ import annotations
 
@@ -82,6 +82,18 @@ def test_it_compiles_without_operands_at_risk(kernel: Any, plan: Plan, settings:
 @pytest.mark.parametrize(("kernel", "plan", "settings"), SLOW_CASES, ids=lambda value: getattr(value, "__name__", ""))
 def test_the_rest_too(kernel: Any, plan: Plan, settings: dict[str, int]) -> None:
     check(compiled(kernel, plan, settings))
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_sequences_that_are_short_but_too_wide_hardly_spill(gated: bool) -> None:
+    """The kernels for short sequences would spill ten kilobytes at this width; those for long ones run."""
+    wide = plan(64, 64, gated)
+    assert not wide.short
+    settings = (wide.prepare_settings, wide.walk_settings, wide.walk_settings, wide.gradients_settings)
+    for kernel, chosen in zip((prepare_kernel, walk_kernel, walk_back_kernel, gradients_kernel), settings, strict=True):
+        found = compiled(kernel, wide, chosen)
+        check(found)
+        assert found.spilled_bytes <= 64
 
 
 def test_a_product_of_registers_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

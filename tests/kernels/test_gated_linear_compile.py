@@ -1,4 +1,4 @@
-"""Every kernel of gated linear attention compiles for sm_90 as it is launched; prints registers and spills (pytest -s)."""
+"""Every kernel of gated linear attention compiles for sm_90 as it is launched; prints registers and spills."""
 
 from __future__ import annotations
 

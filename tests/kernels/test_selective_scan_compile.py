@@ -1,4 +1,4 @@
-"""The selective-scan kernels compile for sm_90 with the settings they are launched with; prints what they take (pytest -s)."""
+"""The selective-scan kernels compile for sm_90 with the settings they are launched with; prints what they take."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ def test_a_step_leaves_room_for_others(sequences: int, registers: int) -> None:
     arguments = {key: "i32" if key in whole_numbers else "*fp32" for key in step_kernel.arg_names}
     arguments |= {key: "*bf16" for key in step_kernel.arg_names if key in ACTIVATIONS}
     found = compile_for_sm90(step_kernel, arguments, constants, step.step_settings()["num_warps"], 3)
+    print(f"\nstep_kernel: S = {sequences}, {step.step_settings()}: {found}")
     assert found.registers <= registers
     assert found.spilled_bytes == 0
 

@@ -1,4 +1,4 @@
-"""The kernels of the short convolution compile for sm_90 as they are launched; prints registers and spills (pytest -s)."""
+"""The kernels of the short convolution compile for sm_90 as they are launched; prints registers and spills."""
 
 from __future__ import annotations
 

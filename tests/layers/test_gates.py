@@ -48,7 +48,7 @@ def test_under_autocast_no_eigenvalue_is_named_outside_of_the_range(householders
     mixer = build("deltanet", {"heads": 1, "conv": 0, "householders": householders}, torch.float32)
     assert isinstance(mixer, DeltaNet)
     mixer.beta_proj.weight.mul_(100)  # b of 0 and 2
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(mixer.beta_proj.weight.device.type, torch.bfloat16):
         x = torch.randn(2, 50, D_MODEL)
         named, matrices = mixer.gates(x)["eigenvalue"], mixer.transitions(x)
     assert named.real.min() < -0.99

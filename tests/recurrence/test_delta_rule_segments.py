@@ -23,7 +23,7 @@ def test_segments_are_joined_in_full_precision(autocast: bool) -> None:
     state = torch.randn(1, heads, dim, dim)
     run = partial(delta_rule, backend="reference")
     wanted = run(*(x.double() for x in (q, k, v, beta)), None, initial_state=state.double())
-    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+    with torch.autocast(q.device.type, torch.bfloat16, enabled=autocast):
         found = delta_rule_in_segments(run, 16, q, k, v, beta, None, state)
     for ours, expected in zip(found, wanted, strict=True):
         assert relative_error(ours, expected) < 2e-6

@@ -200,7 +200,7 @@ def test_autocast_leaves_the_state_in_full_precision() -> None:
     k = torch.nn.functional.normalize(torch.randn(1, 100, 2, 1, 8), dim=-1)
     beta = torch.full((1, 100, 2, 1), 2.0)
     expected, _ = delta_rule(q, k, v, beta)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(q.device.type, dtype=torch.bfloat16):
         found, _ = delta_rule(q, k, v, beta)
     assert torch.equal(found, expected)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
@@ -18,7 +18,11 @@ from torch import Tensor
 from eigentrack.recurrence import delta_rule
 from eigentrack.recurrence.ops import DELTA_RULE
 from tests.closeness import TOLERANCE, relative_error
+from tests.recurrence import kernel_accuracy
 from tests.recurrence.graph_replay import assert_a_graph_replays
+from tests.recurrence.kernel_accuracy import assert_as_accurate_as_plain_torch, plain_torch
+from tests.recurrence.poisoned_memory import poisoned_memory
+from tests.recurrence.recomputation import assert_recomputation_changes_nothing
 
 ON_GPU = torch.cuda.is_available()
 pytestmark = [
@@ -26,8 +30,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning"),  # in the interpreter
 ]
 DEVICE = "cuda" if ON_GPU else "cpu"
-# against exact products of the same inputs; in bfloat16 a run of equal keys at b = 2 adds up the rounding of all its tokens
-ALLOWED = {torch.float32: TOLERANCE[torch.float32], torch.bfloat16: 0.1}
 
 
 @dataclass(frozen=True)
@@ -41,23 +43,34 @@ class Case:
     gated: bool = False
     bounds: tuple[int, ...] | None = None
     carried: bool = True  # an initial state, and a gradient of the last one
+    alike: bool = False  # a run of equal keys
+
+    @property
+    def sequences(self) -> int:
+        return self.batch if self.bounds is None else len(self.bounds) - 1
+
+    @property
+    def names(self) -> list[str]:
+        return ["y", "last state", "dq", "dk", "dv", "dbeta", *["dgate"] * self.gated, *["dinitial"] * self.carried]
 
     @property
     def cu_seqlens(self) -> Tensor | None:
         return None if self.bounds is None else torch.tensor(self.bounds, device=DEVICE)
 
     def draw(self) -> list[Tensor | None]:
-        """q, k, v, beta, gate, initial state in float64: equal keys in a row, zero keys, b of 0 and 2, gates of 0 and ±1."""
-        random = torch.Generator().manual_seed(self.time)
+        """q, k, v, beta, gate, initial state in float64: zero keys, b of 0 and 2, gates of 0 and ±1."""
+        random = torch.Generator(DEVICE).manual_seed(self.time)
 
         def normal(*size: int) -> Tensor:
-            return torch.randn(self.batch, self.time, self.heads, *size, dtype=torch.float64, generator=random)
+            size = (self.batch, self.time, self.heads, *size)
+            return torch.randn(size, dtype=torch.float64, device=DEVICE, generator=random)
 
         def chance(x: Tensor, share: float) -> Tensor:
-            return torch.rand(x.shape, generator=random) < share
+            return torch.rand(x.shape, device=DEVICE, generator=random) < share
 
         k = torch.nn.functional.normalize(normal(self.factors, self.key), dim=-1)
-        k[:, 3:20] = k[:, 3:4].clone()
+        if self.alike:
+            k[:, 3:20] = k[:, 3:4].clone()
         k[:, 5:6] = 0.0
         beta = normal(self.factors).sigmoid() * 2
         beta[chance(beta, 0.3)] = 2.0
@@ -67,10 +80,16 @@ class Case:
             gate = normal().tanh()
             for share, value in ((0.3, 1.0), (0.1, 0.0), (0.1, -1.0)):
                 gate[chance(gate, share)] = value
-        sequences = self.batch if self.bounds is None else len(self.bounds) - 1
-        state = torch.randn(sequences, self.heads, self.key, self.value, dtype=torch.float64, generator=random)
-        inputs = [normal(self.key), k, normal(self.factors, self.value), beta, gate, state if self.carried else None]
-        return [None if x is None else x.to(DEVICE) for x in inputs]
+        size = (self.sequences, self.heads, self.key, self.value)
+        state = torch.randn(size, dtype=torch.float64, device=DEVICE, generator=random) if self.carried else None
+        return [normal(self.key), k, normal(self.factors, self.value), beta, gate, state]
+
+    def weights(self) -> list[Tensor | None]:
+        """Of y and (if carried) of the last state in the number whose gradients are compared."""
+        random = torch.Generator(DEVICE).manual_seed(1)
+        sizes = [(self.batch, self.time, self.heads, self.value), (self.sequences, self.heads, self.key, self.value)]
+        drawn = [torch.randn(size, device=DEVICE, generator=random).bfloat16().double() for size in sizes]
+        return [drawn[0], drawn[1] if self.carried else None]
 
 
 SHORT = [
@@ -110,37 +129,52 @@ ON_THE_CARD = [
     Case(1, 700, 2, 3, 32, 32, bounds=(0, 3, 4, 69, 133, 134, 400, 699, 700)),
     Case(64, 64, 4, 1, 64, 64, gated=True),
     Case(64, 50, 4, 1, 32, 64, carried=False),
+    *(Case(4, 40, 8, 1, dim, dim, gated=gated) for dim in (32, 128) for gated in (False, True)),
+    *(Case(4, 500, 8, factors, dim, dim, gated=gated) for factors, dim in ((1, 128), (3, 64)) for gated in (False, True)),
+    Case(1, 1600, 2, 1, 64, 64, gated=True, bounds=tuple(i * i for i in range(41))),  # of 1, 3, 5, ..., 79 tokens
 ]
 CASES = [*SHORT, *LONG, *PACKED, *(ON_THE_CARD if ON_GPU else [])]
 DTYPES = [torch.float32, *([torch.bfloat16] if ON_GPU else [])]
 
 
-def outputs_and_gradients(backend: str, case: Case, inputs: list[Tensor | None], dtype: torch.dtype) -> list[Tensor]:
-    """y, the last state, and the gradients of a random projection of y and (if carried) of the last state."""
-    leaves = [None if x is None else x.detach().to(dtype).requires_grad_() for x in inputs]
-    *sequences, state = leaves
-    y, last = delta_rule(*sequences, initial_state=state, cu_seqlens=case.cu_seqlens, backend=backend)
-    random = torch.Generator().manual_seed(1)
-    weights = [torch.randn(x.shape, generator=random).bfloat16().to(DEVICE, torch.float64) for x in (y, last)]
-    loss = (y.double() * weights[0]).sum() + ((last.double() * weights[1]).sum() if case.carried else 0.0)
-    gradients = torch.autograd.grad(loss, [x for x in leaves if x is not None])
-    return [y.detach(), last.detach(), *gradients]
+def outputs_and_gradients(
+    backend: str, case: Case, inputs: list[Tensor | None], dtype: torch.dtype, pieces: int = 1
+) -> dict[str, Tensor]:
+    def run(*given: Tensor | None) -> tuple[Tensor, Tensor]:
+        return delta_rule(*given[:-1], initial_state=given[-1], cu_seqlens=case.cu_seqlens, backend=backend)
+
+    leaves = [None if x is None else x.to(dtype) for x in inputs]
+    found = kernel_accuracy.outputs_and_gradients(run, leaves, case.weights(), pieces)
+    return dict(zip(case.names, found, strict=True))
+
+
+def compare(
+    case: Case, dtype: torch.dtype, inputs: list[Tensor | None], times: float = 2.0, exact: str = "reference", pieces: int = 1
+) -> None:
+    """Values and gradients with float64 and with plain torch, in poisoned memory, and the bits of two runs."""
+    inputs = [None if x is None else x.to(dtype).double() for x in inputs]
+    expected = outputs_and_gradients(exact, case, inputs, torch.float64, pieces)
+    with plain_torch(dtype):
+        plain = outputs_and_gradients("chunked", case, inputs, dtype, pieces)
+    with poisoned_memory():
+        found = outputs_and_gradients("triton", case, inputs, dtype)
+        again = outputs_and_gradients("triton", case, inputs, dtype) if ON_GPU else found
+    assert (found["y"].dtype, found["last state"].dtype) == (dtype, torch.float32)
+    assert_as_accurate_as_plain_torch(found, plain, expected, dtype, times)
+    assert all(torch.equal(found[name], again[name]) for name in found), "two runs differ"
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_values_and_gradients(case: Case, dtype: torch.dtype) -> None:
-    inputs = [None if x is None else x.to(dtype).double() for x in case.draw()]
-    expected = outputs_and_gradients("reference", case, inputs, torch.float64)
-    found = outputs_and_gradients("triton", case, inputs, dtype)
-    assert found[0].dtype == dtype
-    assert found[1].dtype == torch.float32
-    names = ["y", "last state", "dq", "dk", "dv", "dbeta", *(["dgate"] if case.gated else []), "dinitial"]
-    for name, ours, reference in zip(names, found, expected, strict=False):
-        assert torch.isfinite(ours).all(), name
-        assert relative_error(ours, reference) <= ALLOWED[dtype], f"{name}: {relative_error(ours, reference):.1e}"
-    again = outputs_and_gradients("triton", case, inputs, dtype)
-    assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True)), "two runs differ"
+    compare(case, dtype, case.draw())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", [SHORT[2], SHORT[5], LONG[1], PACKED[0]], ids=str)
+def test_a_run_of_equal_keys(case: Case, dtype: torch.dtype) -> None:
+    """At b = 2 nothing is damped, and errors add up over the run: up to 3.5 times those of torch, in bfloat16 on a CPU."""
+    compare(case, dtype, replace(case, alike=True).draw(), times=6.0)
 
 
 SEGMENTED = [Case(2, 35, 1, 2, 5, 7, gated=True), Case(1, 32, 1, 1, 4, 3, carried=False)]
@@ -174,22 +208,6 @@ def test_only_a_few_long_sequences_are_cut(batch: int, time: int, heads: int, fa
 
     key = torch.empty(batch, time, heads, factors, 128, device="meta")
     assert segment_length(key, key) == length
-
-
-@pytest.mark.skipif(not ON_GPU, reason="bfloat16 is wrong in the interpreter")
-@pytest.mark.parametrize("gated", [False, True])
-@pytest.mark.parametrize(("time", "factors", "dim"), [(40, 1, 32), (40, 1, 128), (500, 1, 128), (500, 3, 64)])
-def test_bfloat16_on_ordinary_inputs(time: int, factors: int, dim: int, gated: bool) -> None:
-    """Random unit keys, b up to 2: within a few roundings to bfloat16."""
-    case = Case(4, time, 8, factors, dim, dim, gated=gated)
-    q, _, v, beta, gate, state = case.draw()
-    assert q is not None
-    k = torch.nn.functional.normalize(torch.randn(*v.shape[:4], dim, device=DEVICE, dtype=torch.float64), dim=-1)
-    inputs = [None if x is None else x.bfloat16().double() for x in (q, k, v, beta, gate, state)]
-    expected = outputs_and_gradients("chunked", case, inputs, torch.float64)
-    found = outputs_and_gradients("triton", case, inputs, torch.bfloat16)
-    for position, (ours, reference) in enumerate(zip(found, expected, strict=True)):
-        assert relative_error(ours, reference) <= 1e-2, f"output or gradient {position}"
 
 
 @pytest.mark.parametrize("gated", [False, True])
@@ -228,13 +246,7 @@ def test_nearly_equal_keys_at_beta_two(time: int) -> None:
     case = Case(1, time, 1, 1, 8, 8)
     q, k, v, beta, _, state = case.draw()
     k = torch.nn.functional.normalize(k[:, :1] + 1e-3 * k, dim=-1)
-    inputs = [q, k, v, torch.full_like(beta, 2.0), None, state]
-    expected = outputs_and_gradients("reference", case, inputs, torch.float64)
-    found = outputs_and_gradients("triton", case, inputs, torch.float32)
-    plain = outputs_and_gradients("chunked", case, inputs, torch.float32)
-    for position, (ours, torchs, reference) in enumerate(zip(found, plain, expected, strict=True)):
-        allowed = max(4 * relative_error(torchs, reference), TOLERANCE[torch.float32])
-        assert relative_error(ours, reference) <= allowed, f"output or gradient {position}"
+    compare(case, torch.float32, [q, k, v, torch.full_like(beta, 2.0), None, state], times=4.0)
 
 
 @pytest.mark.parametrize("time", [40, 100])
@@ -318,6 +330,15 @@ def test_one_compilation_takes_many_lengths() -> None:
             run += torch.autograd.grad(run[0].sum() + run[1].sum(), leaves)
         for ours, expected in zip(found, plain, strict=True):
             assert relative_error(ours, expected) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.parametrize("as_operator", [False, True])
+def test_activation_checkpointing(as_operator: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves = [x.float().requires_grad_() for x in Case(1, 9, 1, 2, 5, 3, gated=True).draw() if x is not None]
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: as_operator)
+    assert_recomputation_changes_nothing(
+        lambda *given: delta_rule(*given[:5], initial_state=given[5], backend="triton"), leaves
+    )
 
 
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from eigentrack.recurrence import delta_rule, dispatch
-from eigentrack.recurrence.dispatch import Kernel, execute
+from eigentrack.recurrence.dispatch import STEP, Kernel, execute
 from eigentrack.recurrence.triton.delta_rule_cases import refusal
 
 interpreted = os.environ.get("TRITON_INTERPRET") == "1"
@@ -84,6 +84,47 @@ def test_auto_picks_a_kernel_only_if_it_may(
     assert y.dtype == torch.bfloat16
     # the kernel gets the caller's dtype, and None for a state of zeros
     assert calls == [(torch.bfloat16, None)] * expected
+
+
+def fall_back(backend: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    """An op whose kernel refuses everything, as on a GPU."""
+
+    def chunked(x: Tensor, *, initial_state: Tensor, cu_seqlens: None) -> tuple[Tensor, Tensor]:
+        return 2 * x, initial_state
+
+    kernel = Kernel(lambda: chunked, lambda x, **given: "takes nothing", automatic=True)
+    x, forms = torch.ones(1, 2, dtype=dtype), {"chunked": chunked, "reference": chunked}
+    return execute("op", forms, backend, x, initial_state=None, zero_state=lambda: x, cu_seqlens=None, kernel=kernel)[0]
+
+
+@pytest.mark.parametrize(("backend", "instead"), [("auto", "chunked"), ("triton", "chunked"), (STEP, "reference")])
+def test_a_kernel_that_steps_aside_on_a_gpu_says_so_once(backend: str, instead: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "_no_triton", lambda x: None)
+    dispatch._say_once.cache_clear()
+    with pytest.warns(UserWarning, match=f"op: backend 'triton' takes nothing; '{instead}' runs instead"):
+        fall_back(backend)
+    fall_back(backend)  # a warning would be an error here
+
+
+def test_who_chose_float64_or_has_no_gpu_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatch._say_once.cache_clear()
+    monkeypatch.setattr(dispatch, "_no_triton", lambda x: "needs a GPU")
+    fall_back("auto")
+    monkeypatch.setattr(dispatch, "_no_triton", lambda x: None)
+    fall_back("auto", torch.float64)
+
+
+@pytest.mark.skipif(torch.cuda.is_available() or interpreted, reason="there the kernel runs")
+def test_a_kernel_that_steps_aside_breaks_no_graph() -> None:
+    """In a process without the type checks that every test runs under: those break graphs."""
+    code = (
+        "import torch; from functools import partial; from eigentrack.recurrence import delta_rule\n"
+        "from tests.recurrence.test_triton_dispatch import inputs\n"
+        "x, run = inputs(), partial(delta_rule, backend='triton')\n"
+        "found = torch.compile(run, fullgraph=True, backend='eager')(*x)\n"
+        "assert torch.equal(found[0], delta_rule(*x, backend='chunked')[0])"
+    )
+    subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", code], check=True)
 
 
 def test_importing_the_ops_does_not_import_triton() -> None:

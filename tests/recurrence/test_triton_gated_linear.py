@@ -17,7 +17,11 @@ from torch import Tensor
 
 from eigentrack.recurrence import gated_linear
 from tests.closeness import TOLERANCE, relative_error
+from tests.recurrence import kernel_accuracy
 from tests.recurrence.graph_replay import assert_a_graph_replays
+from tests.recurrence.kernel_accuracy import assert_as_accurate_as_plain_torch, plain_torch
+from tests.recurrence.poisoned_memory import poisoned_memory
+from tests.recurrence.recomputation import assert_recomputation_changes_nothing
 
 ON_GPU = torch.cuda.is_available()
 pytestmark = [
@@ -25,7 +29,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning"),  # in the interpreter
 ]
 DEVICE = "cuda" if ON_GPU else "cpu"
-NAMES = ["y", "last state", "dq", "dk", "dv", "da", "dinitial"]
 
 
 @dataclass(frozen=True)
@@ -44,26 +47,35 @@ class Case:
         return sizes + (" carried" if self.carried else "") + (" packed" if self.bounds else "")
 
     @property
+    def sequences(self) -> int:
+        return self.batch if self.bounds is None else len(self.bounds) - 1
+
+    @property
     def cu_seqlens(self) -> Tensor | None:
         return None if self.bounds is None else torch.tensor(self.bounds, device=DEVICE)
 
-    def draw(self, seed: int = 0) -> list[Tensor | None]:
+    def draw(self) -> list[Tensor | None]:
         """q, k, v, a, initial state in float64: gates of both signs, near 1, exactly 0 and ±1, and several zeros in a row."""
-        random = torch.Generator("cpu").manual_seed(1000 * seed + self.time)
+        random = torch.Generator(DEVICE).manual_seed(self.time)
 
         def normal(*size: int) -> Tensor:
-            return torch.randn(*size, dtype=torch.float64, generator=random, device="cpu")
+            return torch.randn(size, dtype=torch.float64, generator=random, device=DEVICE)
 
         rows = (self.batch, self.time, self.heads)
         a = (normal(*rows, *([self.key] if self.channel else [])) * 3).tanh()
         for share, value in ((0.3, 1.0), (0.08, 0.0), (0.1, -1.0)):
-            a[torch.rand(a.shape, generator=random, device="cpu") < share] = value
+            a[torch.rand(a.shape, generator=random, device=DEVICE) < share] = value
         a[:, 5:7] = 0.0
-        sequences = self.batch if self.bounds is None else len(self.bounds) - 1
-        state = normal(sequences, self.heads, self.key, self.value) if self.carried else None
+        state = normal(self.sequences, self.heads, self.key, self.value) if self.carried else None
         q, k = normal(*rows, self.key) * self.key**-0.5, normal(*rows, self.key)
-        inputs = [q, k, normal(*rows, self.value), a, state]
-        return [None if x is None else x.to(DEVICE) for x in inputs]
+        return [q, k, normal(*rows, self.value), a, state]
+
+    def weights(self) -> list[Tensor | None]:
+        """Of y and (if carried) of the last state in the number whose gradients are compared."""
+        random = torch.Generator(DEVICE).manual_seed(1)
+        sizes = [(self.batch, self.time, self.heads, self.value), (self.sequences, self.heads, self.key, self.value)]
+        drawn = [torch.randn(size, device=DEVICE, generator=random).bfloat16().double() for size in sizes]
+        return [drawn[0], drawn[1] if self.carried else None]
 
 
 SHORT = [
@@ -104,50 +116,52 @@ ON_THE_CARD = [
     *(Case(128, 64, 4, 64, 64, channel=channel) for channel in (False, True)),
     *(Case(64, 40, 4, 128, 128, channel=channel) for channel in (False, True)),
     *(Case(1, 700, 2, 96, 96, channel=channel, bounds=(0, 3, 4, 69, 133, 134, 400, 699, 700)) for channel in (False, True)),
+    # of 1, 3, 5, ..., 79 tokens
+    *(Case(1, 1600, 2, 64, 64, channel=channel, bounds=tuple(i * i for i in range(41))) for channel in (False, True)),
 ]
 CASES = [*SHORT, *LONG, *PACKED, *(ON_THE_CARD if ON_GPU else [])]
 DTYPES = [torch.float32, *([torch.bfloat16] if ON_GPU else [])]
 
 
-def outputs_and_gradients(backend: str, case: Case, inputs: list[Tensor | None], dtype: torch.dtype) -> list[Tensor]:
-    """y, the last state, and the gradients of a random projection of y and (if carried) of the last state."""
-    leaves = [None if x is None else x.detach().to(dtype).requires_grad_() for x in inputs]
-    *sequences, state = leaves
-    y, last = gated_linear(*sequences, initial_state=state, cu_seqlens=case.cu_seqlens, backend=backend)
-    random = torch.Generator("cpu").manual_seed(1)
-    weights = [torch.randn(x.shape, generator=random, device="cpu").bfloat16().to(DEVICE, torch.float64) for x in (y, last)]
-    loss = (y.double() * weights[0]).sum() + ((last.double() * weights[1]).sum() if case.carried else 0.0)
-    gradients = torch.autograd.grad(loss, [x for x in leaves if x is not None])
-    return [y.detach(), last.detach(), *gradients]
+def outputs_and_gradients(
+    backend: str, case: Case, inputs: list[Tensor | None], dtype: torch.dtype, pieces: int = 1
+) -> dict[str, Tensor]:
+    def run(*given: Tensor | None) -> tuple[Tensor, Tensor]:
+        return gated_linear(*given[:-1], initial_state=given[-1], cu_seqlens=case.cu_seqlens, backend=backend)
+
+    leaves = [None if x is None else x.to(dtype) for x in inputs]
+    found = kernel_accuracy.outputs_and_gradients(run, leaves, case.weights(), pieces)
+    gradients = ["dq", "dk", "dv", "da", *["dturns"] * (len(inputs) == 6), *["dinitial"] * case.carried]
+    return dict(zip(["y", "last state", *gradients], found, strict=True))
+
+
+def compare(case: Case, dtype: torch.dtype, inputs: list[Tensor | None], exact: str = "reference", pieces: int = 1) -> None:
+    """Values and gradients with float64 and with plain torch, in poisoned memory, and the bits of two runs."""
+    inputs = [None if x is None else x.to(dtype).double() for x in inputs]
+    expected = outputs_and_gradients(exact, case, inputs, torch.float64, pieces)
+    with plain_torch(dtype):
+        plain = outputs_and_gradients("chunked", case, inputs, dtype, pieces)
+    with poisoned_memory():
+        found = outputs_and_gradients("triton", case, inputs, dtype)
+        again = outputs_and_gradients("triton", case, inputs, dtype) if ON_GPU else found
+    assert (found["y"].dtype, found["last state"].dtype) == (dtype, torch.float32)
+    assert_as_accurate_as_plain_torch(found, plain, expected, dtype)
+    assert all(torch.equal(found[name], again[name]) for name in found), "two runs differ"
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_values_and_gradients(case: Case, dtype: torch.dtype) -> None:
-    inputs = [None if x is None else x.to(dtype).double() for x in case.draw()]
-    expected = outputs_and_gradients("reference", case, inputs, torch.float64)
-    found = outputs_and_gradients("triton", case, inputs, dtype)
-    assert found[0].dtype == dtype
-    assert found[1].dtype == torch.float32
-    for name, ours, reference in zip(NAMES, found, expected, strict=False):
-        assert torch.isfinite(ours).all(), name
-        assert relative_error(ours, reference) <= TOLERANCE[dtype], f"{name}: {relative_error(ours, reference):.1e}"
-    if ON_GPU:
-        again = outputs_and_gradients("triton", case, inputs, dtype)
-        assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True)), "two runs differ"
+    compare(case, dtype, case.draw())
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", [Case(2, 9, 2, 6, 5, channel=True), PACKED[0]], ids=str)
 def test_gates_that_turn(case: Case, dtype: torch.dtype) -> None:
-    q, k, v, a, state = (None if x is None else x.to(dtype).double() for x in case.draw())
+    q, k, v, a, state = case.draw()
     assert a is not None
     turns = torch.randint(-64, 64, (case.batch, case.time, case.heads, case.key // 2), device=DEVICE).double() / 128
-    inputs = [q, k, v, a[..., ::2] if case.channel else a, turns, state]
-    expected = outputs_and_gradients("reference", case, inputs, torch.float64)
-    found = outputs_and_gradients("triton", case, inputs, dtype)
-    for name, ours, reference in zip([*NAMES[:6], "dturns", "dinitial"], found, expected, strict=True):
-        assert relative_error(ours, reference) <= TOLERANCE[dtype], f"{name}: {relative_error(ours, reference):.1e}"
+    compare(case, dtype, [q, k, v, a[..., ::2] if case.channel else a, turns, state])
 
 
 @pytest.mark.parametrize(("carried", "channel"), [(False, False), (True, False), (True, True)])
@@ -161,10 +175,7 @@ def test_segments_of_a_long_sequence(carried: bool, channel: bool, monkeypatch: 
     inputs[3] = inputs[3].abs() ** 0.1 * inputs[3].sign()  # so that a state outlives its segment
     plan = gated_linear_plan.Plan.of(*(x.float() for x in inputs[:4]), None)
     assert (plan.span, plan.segments) == (2, 5)
-    expected = outputs_and_gradients("reference", case, inputs, torch.float64)
-    found = outputs_and_gradients("triton", case, inputs, torch.float32)
-    for name, ours, reference in zip(NAMES, found, expected, strict=False):
-        assert relative_error(ours, reference) <= TOLERANCE[torch.float32], f"{name}: {relative_error(ours, reference):.1e}"
+    compare(case, torch.float32, inputs)
 
 
 @pytest.mark.parametrize("channel", [False, True])
@@ -185,8 +196,7 @@ def test_signs_and_resets_are_exact(time: int, channel: bool) -> None:
         (lambda y, last: [y, last, *torch.autograd.grad(y.sum() + last.sum(), leaves)])(*gated_linear(*leaves, backend=backend))
         for backend in ("triton", "reference")
     )
-    for name, ours, reference in zip(NAMES, found, expected, strict=False):
-        assert torch.equal(ours, reference), name
+    assert all(torch.equal(ours, reference) for ours, reference in zip(found, expected, strict=True))
     assert found[5][:, time // 2].abs().sum() > 0
 
 
@@ -251,6 +261,31 @@ def test_no_graph_break_under_compile(time: int) -> None:
     found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(*leaves), leaves)
     for ours, plain in zip(found, expected, strict=True):
         assert relative_error(ours, plain) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("beartype") is not None,
+    reason="type checks break graphs; see test_triton_gated_linear_interpreted",
+)
+def test_one_compilation_takes_many_lengths() -> None:
+    """Sizes are symbols then."""
+    compiled = torch.compile(gated_linear, fullgraph=True, backend="aot_eager", dynamic=True)
+    for time in (65, 100):
+        leaves = [x.float().requires_grad_() for x in Case(1, time, 1, 8, 8, channel=True).draw() if x is not None]
+        plain, found = ([*run(*leaves[:4], initial_state=leaves[4], backend="triton")] for run in (gated_linear, compiled))
+        for run in (plain, found):
+            run += torch.autograd.grad(run[0].sum() + run[1].sum(), leaves)
+        for ours, expected in zip(found, plain, strict=True):
+            assert relative_error(ours, expected) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.parametrize("as_operator", [False, True])
+def test_activation_checkpointing(as_operator: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves = [x.float().requires_grad_() for x in Case(1, 70, 1, 5, 3).draw() if x is not None]
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: as_operator)
+    assert_recomputation_changes_nothing(
+        lambda *given: gated_linear(*given[:4], initial_state=given[4], backend="triton"), leaves
+    )
 
 
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU")

@@ -23,4 +23,5 @@ def test_the_kernels_hold_under_the_interpreter() -> None:
 def test_no_graph_break_under_compile() -> None:
     """In a process without the type checks that every test runs under: those break graphs."""
     module = "tests.recurrence.test_triton_gated_linear"
-    interpreted("-c", f"from {module} import test_no_graph_break_under_compile as test; test(20); test(70)")
+    calls = "no_break(20); no_break(70); test_one_compilation_takes_many_lengths()"
+    interpreted("-c", f"from {module} import *; no_break = test_no_graph_break_under_compile; {calls}")

@@ -19,6 +19,7 @@ from eigentrack.layers import DeltaNet, Mamba, short_convolution
 from eigentrack.layers.short_convolution import Part, ShortConvolution
 from tests.closeness import TOLERANCE, relative_error
 from tests.recurrence.graph_replay import assert_a_graph_replays
+from tests.recurrence.recomputation import assert_recomputation_changes_nothing
 
 ON_GPU = torch.cuda.is_available()
 pytestmark = [
@@ -281,6 +282,14 @@ def test_half_precision_keys_keep_the_eigenvalue_in_its_range(monkeypatch: pytes
         eigenvalue = mixer.gates((30 * torch.randn(4, 50, 12, device=DEVICE)).to(torch.bfloat16))["eigenvalue"]
     assert eigenvalue.abs().max() < 1 + 1e-6
     assert eigenvalue.min() < -1 + 1e-3
+
+
+@pytest.mark.parametrize("as_operator", [False, True])
+@pytest.mark.parametrize("case", [Case(2, 9, 12, bias=True), Case(1, 9, 12, lengths=(4, 5), unit=6)], ids=str)
+def test_activation_checkpointing(case: Case, as_operator: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves = [x.to(DEVICE, torch.float32).requires_grad_() for x in case.draw(torch.float32)]
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: as_operator)
+    assert_recomputation_changes_nothing(lambda *given: case.run(*given)[:1], leaves)
 
 
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU")

@@ -62,8 +62,8 @@ class _GatedLinear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None) -> tuple[Tensor | None, ...]:
-        inputs = kernels.Inputs(*ctx.saved_tensors[:INPUTS])
-        scores, states = ctx.saved_tensors[INPUTS:]
+        kept = ctx.saved_tensors  # once: activation checkpointing hands them over a single time
+        inputs, (scores, states) = kernels.Inputs(*kept[:INPUTS]), kept[INPUTS:]
         dy, dlast_state = _or_zeros(dy, inputs.q, inputs.v), _contiguous(dlast_state)
         return *_all(kernels.backward(inputs, scores, states, dy, dlast_state)), None
 
@@ -122,9 +122,10 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 
 
 def _differentiate(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    q, _k, v, *_rest = ctx.saved_tensors
+    kept = ctx.saved_tensors
+    q, _k, v, *_rest = kept
     dy, dlast_state = _or_zeros(dy, q, v), _contiguous(dlast_state)
-    return *with_gaps(torch.ops.eigentrack.gated_linear_backward(dy, dlast_state, *ctx.saved_tensors)), None
+    return *with_gaps(torch.ops.eigentrack.gated_linear_backward(dy, dlast_state, *kept)), None
 
 
 _forward.register_autograd(_differentiate, setup_context=_remember)

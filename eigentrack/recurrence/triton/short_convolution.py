@@ -54,13 +54,14 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
     ctx.save_for_backward(*inputs[:TENSORS])
 
 
-def _all(ctx: Any, found: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor | None, ...]:
+def _all(
+    found: tuple[Tensor, Tensor, Tensor], of_window: bool, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor | None, ...]:
     """The gradients of all inputs."""
     dx, sums, dwindow = found
-    weight, bias = ctx.saved_tensors[2:4]
     width = weight.shape[1]
     dbias = None if bias is None else sums[width].to(bias.dtype)
-    return dx, dwindow if ctx.needs_input_grad[1] else None, sums[:width].mT.to(weight.dtype), dbias, *[None] * 5
+    return dx, dwindow if of_window else None, sums[:width].mT.to(weight.dtype), dbias, *[None] * 5
 
 
 class _ShortConvolution(torch.autograd.Function):
@@ -75,8 +76,8 @@ class _ShortConvolution(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if dy is None:
             return (None,) * (TENSORS + len(ctx.options))
-        inputs = kernels.Inputs(*ctx.saved_tensors, *ctx.options)
-        return _all(ctx, kernels.backward(inputs, dy, ctx.needs_input_grad[1]))
+        kept, of_window = ctx.saved_tensors, ctx.needs_input_grad[1]  # once: checkpointing hands them over a single time
+        return _all(kernels.backward(kernels.Inputs(*kept, *ctx.options), dy, of_window), of_window, *kept[2:4])
 
 
 _INPUTS = "Tensor x, Tensor window, Tensor weight, Tensor? bias, Tensor? bounds, Tensor? sequence_of"
@@ -110,8 +111,9 @@ def _backward_fake(dy, of_window, *inputs):  # type: ignore[no-untyped-def]
 def _differentiate(ctx: Any, dy: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
     if dy is None:
         return (None,) * (TENSORS + len(ctx.options))
-    of_window = ctx.needs_input_grad[1]
-    return _all(ctx, torch.ops.eigentrack.short_convolution_backward(dy, of_window, *ctx.saved_tensors, *ctx.options))
+    kept, of_window = ctx.saved_tensors, ctx.needs_input_grad[1]
+    found = torch.ops.eigentrack.short_convolution_backward(dy, of_window, *kept, *ctx.options)
+    return _all(found, of_window, *kept[2:4])
 
 
 _forward.register_autograd(_differentiate, setup_context=_remember)
