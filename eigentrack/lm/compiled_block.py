@@ -12,6 +12,11 @@ from typing import Any
 import torch
 import torch._functorch.config
 
+from eigentrack.lm.config import LanguageTrainingConfig
+from eigentrack.lm.distributed import World
+from eigentrack.models import SequenceModel
+from eigentrack.training.compilation import STEPS_TO_PAY, looping_mixers
+
 _TAKE_AGAIN = dict.fromkeys(
     ("ban_recompute_materialized_backward", "ban_recompute_used_far_apart", "ban_recompute_long_fusible_chains"), False
 )
@@ -25,3 +30,9 @@ def compile_block(forward: Callable[..., Any]) -> Callable[..., Any]:
             return compiled(*given, **named)
 
     return run
+
+
+def pays_to_compile(model: SequenceModel, training: LanguageTrainingConfig, world: World) -> bool:
+    """In a long run on one GPU whose shapes stay the same: packed documents change them with every batch."""
+    alone_on_a_gpu = world.device.type == "cuda" and world.ranks == 1
+    return alone_on_a_gpu and not training.reset_documents and training.steps >= STEPS_TO_PAY and not looping_mixers(model)

@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from eigentrack.lm.batches import PackedBatches
 from eigentrack.lm.captured_step import CapturedLanguageStep, can_capture
+from eigentrack.lm.compiled_block import pays_to_compile
 from eigentrack.lm.config import LanguageRunConfig, load_language_run
 from eigentrack.lm.corpus import TOKENIZER_FOLDER, Corpus, CorpusIndex
 from eigentrack.lm.distributed import World, join_world
@@ -52,14 +53,15 @@ def run_language_training(
     resume: bool = False,
     device: str = "cpu",
     graph: bool = True,
-    compiled: bool = False,
+    compiled: bool | None = None,
     tensorboard: bool = False,
     report: Callable[[int, Metrics], None] = lambda done, metrics: None,
     say: Callable[[str], None] = print,
 ) -> LanguageRunResult:
     """`report(steps done, metrics)` is called for every step, in the first process alone.
 
-    `graph`: where it can be, the step is replayed as a CUDA graph. `compiled`: torch.compile fuses each block.
+    `graph`: where it can be, the step is replayed as a CUDA graph. `compiled`: torch.compile fuses each block; None: where it
+    pays, in a long run on one GPU whose shapes stay the same.
     """
     if tensorboard:
         require_tensorboard()
@@ -82,7 +84,7 @@ def _run(
     world: World,
     resume: bool,
     graph: bool,
-    compiled: bool,
+    compiled: bool | None,
     tensorboard: bool,
     report: Callable[[int, Metrics], None],
     say: Callable[[str], None],
@@ -95,6 +97,8 @@ def _run(
     weights = SequenceModel(config.build_model_config(batches.corpus.vocab_size))
     batches.corpus.check_vocabulary(weights.config.vocab_size)
     flops = training_flops(weights)
+    if compiled is None:
+        compiled = pays_to_compile(weights, training, world)
     step = LanguageStep(weights, batches, training, world, compiled=compiled)
     with ExitStack() as open_files:
         open_files.enter_context(_opened(folder, config, resume, world))

@@ -1,7 +1,8 @@
-"""What a compiled block keeps for its backward pass. The partitioner of torch.compile is the same on a CPU."""
+"""What a compiled block keeps for its backward pass (torch.compile partitions alike on a CPU), and when blocks are compiled."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eigentrack.lm.compiled_block import compile_block
+from eigentrack.lm.compiled_block import compile_block, pays_to_compile
+from eigentrack.lm.config import LanguageTrainingConfig
+from eigentrack.lm.distributed import World
+from eigentrack.models import ModelConfig, SequenceModel
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # torch's own, while it compiles
 
@@ -61,3 +65,23 @@ def test_the_product_of_an_mlp_is_taken_again() -> None:
     _, expected = kept_and_gradients(module, module.forward)
     for ours, reference in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, reference)
+
+
+LONG = LanguageTrainingConfig(steps=2000, batch=2, length=8, warmup=0, reset_documents=False)
+GPU = World(torch.device("cuda"))
+
+
+@pytest.mark.parametrize(
+    ("training", "world", "mixer", "pays"),
+    [
+        (LONG, GPU, "deltanet", True),
+        (replace(LONG, steps=1999), GPU, "deltanet", False),
+        (replace(LONG, reset_documents=True), GPU, "deltanet", False),
+        (LONG, World(torch.device("cpu")), "deltanet", False),
+        (LONG, replace(GPU, ranks=2), "deltanet", False),
+        (LONG, GPU, "lstm", False),
+    ],
+)
+def test_long_runs_on_one_gpu_are_compiled(training: LanguageTrainingConfig, world: World, mixer: str, pays: bool) -> None:
+    model = SequenceModel(ModelConfig(vocab_size=5, d_model=8, layers=1, mixer=mixer, mixer_options={"heads": 1}))
+    assert pays_to_compile(model, training, world) == pays

@@ -23,8 +23,12 @@ def train(
         bool, typer.Option("--graph/--no-graph", help="On one GPU, without reset_documents: replay the step as a CUDA graph.")
     ] = True,
     compiled: Annotated[
-        bool, typer.Option("--compile", help="Without reset_documents: fuse each block with torch.compile.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--compile/--no-compile",
+            help="Without reset_documents: fuse each block with torch.compile. If not given: in long runs on one GPU.",
+        ),
+    ] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard, too.")] = False,
 ) -> None:
     """Train a language model on a prepared corpus; under torchrun, on many GPUs. Killed at any moment, it resumes.
