@@ -18,7 +18,7 @@ from eigentrack.experiments.robustness_table import plot, table
 from eigentrack.training import TrainingConfig
 
 FLIP_FLOP, MAMBA = "flip-flop", "Mamba [0, 1]"
-NARROW, WIDE = [0.0, 1.0], [-1.0, 1.0]
+NARROW, WIDE, DISK = [0.0, 1.0], [-1.0, 1.0], {"disk": [0.0, 1.0]}
 PANELS = (
     Panel(FLIP_FLOP, "language-state", {"name": "flip-flop"}),
     *(Panel(f"Tomita {number}", "language", {"name": f"tomita{number}"}) for number in (1, 2, 4, 7)),
@@ -60,7 +60,7 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
 def _series(heads: int) -> list[Series]:
     """One layer without a convolution, so that a linear one can be snapped to an exact network."""
 
-    def layer(mixer: str, eigenvalues: list[float], **options: Any) -> dict[str, Any]:
+    def layer(mixer: str, eigenvalues: Any, **options: Any) -> dict[str, Any]:
         return {"mixer": mixer, "mixer_options": options, "eigenvalues": eigenvalues, "layers": 1}
 
     return [
@@ -70,6 +70,7 @@ def _series(heads: int) -> list[Series]:
             Series(f"Mamba [{low:g}, {high:g}]", layer("mamba", [low, high], state_size=4, conv=0))
             for low, high in (NARROW, WIDE)
         ),
+        Series("GLA, disk", layer("gla", DISK, heads=heads, conv=0)),
         Series("DeltaNet [-1, 1]", layer("deltanet", WIDE, heads=heads, conv=0)),
         Series("DeltaProduct [-1, 1]", layer("deltanet", WIDE, heads=heads, conv=0, householders=2)),
     ]

@@ -113,7 +113,7 @@ def test_only_a_proof_for_every_length_is_told_as_one() -> None:
 
 def test_cells_are_one_layer_without_a_convolution() -> None:
     cells: list[Cell] = mat.EXPERIMENT.cells(mat.PAPER, (0,))
-    assert len(cells) == 7 * 6
+    assert len(cells) == 7 * 7
     for cell in cells:
         config = cell.run.build_model_config()
         assert config.layers == 1
