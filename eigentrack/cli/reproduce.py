@@ -49,7 +49,9 @@ def reproduce(
     ] = None,
     archive: Annotated[
         Path | None,
-        typer.Option(help="A file that carries the cells on: read first if it is there, written at the end (.tar.gz)."),
+        typer.Option(
+            help="A file (.tar.gz) that carries the cells on: read first if it is there, written when the sweep ends."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +62,7 @@ def reproduce(
 
     Example: eigentrack reproduce figure1 --budget smoke --jobs 2
     """
-    from eigentrack.experiments.cell_archive import pack_cells, unpack_cells
+    from eigentrack.experiments.cell_archive import carried_in, unpack_cells
     from eigentrack.experiments.ray_launcher import run_on_ray
     from eigentrack.experiments.reproduce import CELLS, launching, named_experiment, run_cells
     from eigentrack.experiments.reproduce import reproduce as run_experiment
@@ -73,6 +75,8 @@ def reproduce(
     language_models = [experiment.name for experiment in experiments if experiment.prepare is not None]
     if language_models and launcher == "ray":
         raise ValueError(f"--launcher ray shares no disk, and the cells of {language_models[0]} share a corpus: leave it out")
+    if archive is not None and language_models:
+        raise ValueError(f"--archive carries no language models: leave it out for {language_models[0]}")
     if len(experiments) > 1 and (as_json or data or language_models):
         raise ValueError(f"{', '.join(names)} together: --json, --data and language models take one name alone")
     if minutes is not None and (minutes <= 0 or launcher == "ray"):
@@ -103,11 +107,11 @@ def reproduce(
             progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
         sweep = launching(launch, report=show, say=say)
+        if archive is not None:
+            sweep = carried_in(archive, sweep, whole=any(each.study is not None for each in experiments))
         left = run_cells(experiments, budget, folder, sweep, chosen_seeds) if len(experiments) > 1 else 0
         ready = [] if left else experiments  # interrupted, the reports wait
         done = [run_experiment(each, budget, folder, sweep, chosen_seeds, data=texts, say=say) for each in ready]
-    if archive is not None:
-        pack_cells(folder / CELLS, archive)
     failed = 0
     for report, files in done:
         if as_json:

@@ -1,20 +1,40 @@
 """One file that carries a sweep from machine to machine: the results of finished cells, and all of those that are under way.
 
-What it leaves out of finished cells, their models and metrics, no report asks for, but for `mat`, which studies the networks.
+Of finished cells it leaves out models and metrics, unless a study of the networks comes after the sweep.
 """
 
 from __future__ import annotations
 
+import shutil
 import tarfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from eigentrack.experiments.cell import RESULT_FILE
+from eigentrack.experiments.cell import RESULT_FILE, Cell
+from eigentrack.experiments.ledger import SweepOutcome, Unlock
+from eigentrack.experiments.plan import Sweep
 from eigentrack.models.storage import write_atomically
-from eigentrack.training.run import RUN_FILE
+from eigentrack.training.run import CHECKPOINTS, RUN_FILE
+
+PIECE = 1 << 20  # bytes
 
 
-def pack_cells(folder: Path, archive: Path) -> int:
+def carried_in(archive: Path, sweep: Sweep, *, whole: bool) -> Sweep:
+    """The archive is written whenever the sweep ends, however it ends. `whole`: with the models of finished cells."""
+
+    def sweep_and_pack(
+        cells: Sequence[Cell], folder: Path, unlock: Unlock = lambda cell, results, failures: ()
+    ) -> SweepOutcome:
+        try:
+            return sweep(cells, folder, unlock)
+        finally:
+            pack_cells(folder, archive, whole=whole)
+
+    return sweep_and_pack
+
+
+def pack_cells(folder: Path, archive: Path, *, whole: bool = False) -> int:
     """Of all cells below the folder, whoever trained them. How many are in the archive, which is replaced as a whole."""
     cells = list(_cells(folder))
 
@@ -22,8 +42,8 @@ def pack_cells(folder: Path, archive: Path) -> int:
         with tarfile.open(temporary, "w:gz", compresslevel=6) as tar:
             for cell in cells:
                 finished = cell / RESULT_FILE
-                files = [finished] if finished.exists() else sorted(path for path in cell.rglob("*") if path.is_file())
-                for path in files:
+                all_files = sorted(path for path in cell.rglob("*") if path.is_file())
+                for path in [finished] if finished.exists() and not whole else all_files:
                     tar.add(path, path.relative_to(folder).as_posix())
 
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -32,18 +52,28 @@ def pack_cells(folder: Path, archive: Path) -> int:
 
 
 def unpack_cells(archive: Path, folder: Path) -> int:
-    """Cells that the folder has already stay as they are, but that a result replaces what is under way. How many came in."""
+    """Takes the place of cells that are not as far as those in the archive; the others stay. How many came in."""
     try:
         with tarfile.open(archive, "r:gz") as tar:
             members = [member for member in tar.getmembers() if member.isfile()]
+            _read_to_the_end(tar)
             brought = _by_cell(members)
-            wanted = [name for name, has_result in brought.items() if _is_wanted(folder / name, has_result)]
-            for member in members:
-                if str(PurePosixPath(member.name)).startswith(tuple(f"{name}/" for name in wanted)):
-                    tar.extract(member, folder, filter="data")
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise ValueError(f"{archive} is no archive of cells, or is cut short ({error})") from None
+            wanted = {name: own for name, own in brought.items() if _progress(own) > _progress(_files(folder / name))}
+            for name, own in wanted.items():
+                for member in own.values():  # all of them, before anything is lost
+                    tarfile.data_filter(member, str(folder))
+                shutil.rmtree(folder / name, ignore_errors=True)
+                tar.extractall(folder, list(own.values()), filter="data")
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{archive} is no archive of cells, or is damaged ({error})") from None
     return len(wanted)
+
+
+def _read_to_the_end(tar: tarfile.TarFile) -> None:
+    """The checksum comes last, behind what tarfile asks for."""
+    assert tar.fileobj is not None
+    while tar.fileobj.read(PIECE):
+        pass
 
 
 def _cells(folder: Path) -> Iterator[Path]:
@@ -52,16 +82,25 @@ def _cells(folder: Path) -> Iterator[Path]:
     return iter(sorted(found))
 
 
-def _by_cell(members: list[tarfile.TarInfo]) -> dict[str, bool]:
-    """The folders of the cells, and whether each is finished."""
-    cells: dict[str, bool] = {}
-    for member in members:
-        path = PurePosixPath(member.name)
-        if path.name in (RUN_FILE, RESULT_FILE):
-            name = path.parent.as_posix()
-            cells[name] = cells.get(name, False) or path.name == RESULT_FILE
-    return cells
+def _by_cell(members: list[tarfile.TarInfo]) -> dict[str, dict[str, tarfile.TarInfo]]:
+    """By the cell's folder its members, by their names in it."""
+    paths = {PurePosixPath(member.name): member for member in members}
+    cells = sorted({path.parent for path in paths if path.name in (RUN_FILE, RESULT_FILE)})
+    return {
+        cell.as_posix(): {
+            path.relative_to(cell).as_posix(): member for path, member in paths.items() if path.is_relative_to(cell)
+        }
+        for cell in cells
+    }
 
 
-def _is_wanted(cell: Path, has_result: bool) -> bool:
-    return not cell.exists() or (has_result and not (cell / RESULT_FILE).exists())
+def _files(cell: Path) -> list[str]:
+    return [path.relative_to(cell).as_posix() for path in cell.rglob("*") if path.is_file()]
+
+
+def _progress(files: Iterable[str]) -> tuple[int, str]:
+    """Of a cell with these files: not begun, under way as far as its last checkpoint, or finished."""
+    names = set(files)
+    if RESULT_FILE in names:
+        return 2, ""
+    return int(RUN_FILE in names), max((name for name in names if name.startswith(f"{CHECKPOINTS}/")), default="")

@@ -5,6 +5,7 @@ A worker keeps the checkpoints of an unfinished cell in its own temporary folder
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import importlib
 import json
@@ -66,7 +67,8 @@ def _corner(cell: Cell, folder: Path) -> str:
 def _work_remotely(cell: Cell, corner: str, device: str, work: Work) -> tuple[dict[str, bytes], list[str]]:
     torch.set_num_threads(1)
     said: list[str] = []
-    folder = Path(tempfile.gettempdir()) / "eigentrack" / corner
+    # a name that no import finds, and that other users do not own
+    folder = Path(tempfile.gettempdir()) / f"eigentrack-cells-{getpass.getuser()}" / corner
     work(cell, folder, device, lambda step: None, said.append)
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     shutil.rmtree(folder)  # finished: what it left behind must not answer for a later sweep

@@ -66,7 +66,7 @@ def reproduce(
             raise ValueError(f"{experiment.name} makes its own data: leave out --data")
         settings = settings.with_data(data)
     plan = plan_of(experiment, settings, seeds)
-    if experiment.prepare is not None:
+    if experiment.prepare is not None and Ledger(plan.cells, folder / CELLS).waiting:
         experiment.prepare(settings, folder, say)
     cells, outcome = plan.run(folder / CELLS, sweep)
     finished = len(outcome.results)

@@ -52,7 +52,7 @@ def backward_kernel(
         b_dh += load_rows(dlast_h, state, m_s, o_d, D)
 
     longest = tl.max(length)
-    row, m_row = (first + longest - 1) * heads + head, longest - 1 < length
+    row, m_row = (first + longest - 1) * heads + head, (longest > 0) & (longest - 1 < length)
     gates_ahead, state_ahead = load_four(kept_gates, row, m_row, o_d, D), load_four(kept_states, row, m_row, o_d, D)
     dy_ahead = load_rows(dy, row, m_row, o_d, D)
     for step in range(0, longest):

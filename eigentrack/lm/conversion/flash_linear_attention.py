@@ -8,6 +8,7 @@ H heads  n Householder factors a token  D width of a head
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -101,7 +102,7 @@ def _checked(theirs: Values, *given: str) -> Values:
     ):
         for name in values.keys() & names:
             value = values[name]
-            if not isinstance(value, kind) or (kind is not bool and (isinstance(value, bool) or not value > 0)):
+            if not isinstance(value, kind) or (kind is not bool and (isinstance(value, bool) or not 0 < value < math.inf)):
                 raise ValueError(f"{owner}: {name}={value!r} in its config.json must be {wanted}")
     return values
 
