@@ -40,8 +40,7 @@ SECTIONS = (
         2.0,
         "At T = 40 three forms were tried. One chunk of 64 rows, mostly padding: 0.308 ms as a graph at B1024 H4 D32. Chunks "
         "of 32 and 16: 0.242–0.244, predicted 0.20–0.23. Launches found by a small key instead of Triton's binder change the "
-        "eager time alone (0.63 to 0.46 ms on a quiet host). D128 is bounded by the traffic of its 400 MiB, and has had no "
-        "form of its own.",
+        "eager time alone (0.63 to 0.46 ms on a quiet host). D128 has had no form of its own.",
     ),
     Section(
         "Products of n factors",
