@@ -83,7 +83,7 @@ def _tables(report: Report) -> list[str]:
 
 
 def _rates(report: Report) -> list[str]:
-    """What the choice of each learning rate was made on: the validation accuracy, median over the seeds that have run."""
+    """What the choice of each learning rate was made on: the validation accuracy, median over the seeds that choose."""
     if len(rates := sorted({result.rate for result in report.outcome.results})) < 2:
         return []
     lines = ["## Validation accuracy by learning rate", "", "At the training lengths; bold: the rate that was chosen.", ""]
@@ -96,7 +96,8 @@ def _rates(report: Report) -> list[str]:
 
 
 def _validation(report: Report, key: Key, rate: float) -> str:
-    runs = [result.validation_accuracy for result in report.outcome.results if (*result.key, result.rate) == (*key, rate)]
+    results = [result for result in report.outcome.results if result.seed in report.choosing_seeds]
+    runs = [result.validation_accuracy for result in results if (*result.key, result.rate) == (*key, rate)]
     return f"{spread(runs).median:.3f}" if runs else "–"
 
 

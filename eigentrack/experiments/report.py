@@ -24,10 +24,14 @@ class Report:
     wall_seconds: float  # of this call; cells that were finished before took their time then
     provenance: dict[str, str]
 
+    @property
+    def choosing_seeds(self) -> tuple[int, ...]:
+        """With a pilot the first seed alone chooses the rate: it is the only one that has run at all of them."""
+        return self.seeds[:1] if self.settings.pilot else self.seeds
+
     @cached_property
     def chosen(self) -> dict[Key, float]:
-        """With a pilot the first seed alone chooses the rate: it is the only one that has run at all of them."""
-        return choose_rates(self.outcome.results, self.seeds[:1] if self.settings.pilot else self.seeds)
+        return choose_rates(self.outcome.results, self.choosing_seeds)
 
     @cached_property
     def shown(self) -> list[Any]:
