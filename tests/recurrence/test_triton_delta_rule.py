@@ -174,7 +174,7 @@ def test_values_and_gradients(case: Case, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("case", [SHORT[2], SHORT[5], LONG[1], PACKED[0]], ids=str)
 def test_a_run_of_equal_keys(case: Case, dtype: torch.dtype) -> None:
     """At b = 2 nothing is damped, and errors add up over the run: up to 3.5 times those of torch, in bfloat16 on a CPU."""
-    compare(case, dtype, replace(case, alike=True).draw(), times=6.0)
+    compare(case, dtype, replace(case, alike=True).draw(), times=2.0 if dtype == torch.float32 else 6.0)
 
 
 SEGMENTED = [Case(2, 35, 1, 2, 5, 7, gated=True), Case(1, 32, 1, 1, 4, 3, carried=False)]
