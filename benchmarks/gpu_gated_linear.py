@@ -1,4 +1,4 @@
-"""Gated linear attention on a GPU: the Triton kernels against the chunked form and the peers, in one run.
+"""Gated linear attention on a GPU: the Triton kernels beside the peers, in one run.
 
     python benchmarks/gpu_gated_linear.py [--out results/gpu_gated_linear.json] [--rows head,channel,small] [--no-peer]
 
@@ -39,14 +39,14 @@ class Shape:
 
 
 SHAPES = [
+    Shape("head", 8, 2048, 32, 128, 64),
+    Shape("head", 8, 2048, 4, 128, 256),
+    Shape("channel", 8, 2048, 32, 128, 64, True),
+    Shape("channel", 8, 2048, 4, 128, 256, True),
     Shape("head", 8, 2048, 8, 128, 128),
     Shape("head", 32, 2048, 8, 128, 128),
     Shape("head", 1, 65536, 16, 128, 128),
-    Shape("head", 8, 2048, 32, 128, 64),
-    Shape("head", 8, 2048, 4, 128, 256),
     Shape("channel", 8, 2048, 8, 128, 128, True),
-    Shape("channel", 8, 2048, 32, 128, 64, True),
-    Shape("channel", 8, 2048, 4, 128, 256, True),
     Shape("channel", 1, 65536, 16, 128, 128, True),
     Shape("small", 1024, 40, 4, 16, 32),
     Shape("small", 1024, 40, 4, 16, 32, True),
@@ -81,10 +81,6 @@ def signed(x: Operands) -> Contender:
     a = x.a.detach().clone()
     a[:, ::2] *= -1
     return ours(Operands(x.q, x.k, x.v, a.requires_grad_(), x.dy))
-
-
-def chunked(x: Operands) -> Contender:
-    return Contender(lambda: gated_linear(x.q, x.k, x.v, x.a, backend="chunked")[0], [x.q, x.k, x.v, x.a], x.dy)
 
 
 def flash_linear_attention(x: Operands) -> Contender:
@@ -128,16 +124,14 @@ def floors(shape: Shape, ceiling: dict[str, float]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="gated linear attention in Triton against the chunked form and the peers, on a GPU"
-    )
+    parser = argparse.ArgumentParser(description="gated linear attention in Triton against the peers, on a GPU")
     parser.add_argument("--out", type=Path, default=Path("results/gpu_gated_linear.json"))
     parser.add_argument("--rows", default="head,channel,small", help="groups of shapes, by comma")
     parser.add_argument("--no-peer", action="store_true", help="only our own kernels")
     arguments = parse_arguments(parser)
     contenders = {"ours": ours, "signed": signed}
     if not arguments.no_peer:
-        contenders |= {"chunked": chunked, "fla": flash_linear_attention, "mamba": mamba_ssm, "mamba 1": mamba_one_group}
+        contenders |= {"fla": flash_linear_attention, "mamba": mamba_ssm, "mamba 1": mamba_one_group}
     chosen = shapes_of(parser, arguments.rows, SHAPES)
     fill_table("gpu_gated_linear", arguments.out, chosen, Operands.draw, contenders, floors, ceilings(), subject="signed")
 

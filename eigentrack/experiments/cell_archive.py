@@ -1,6 +1,7 @@
 """One file that carries a sweep from machine to machine: the results of finished cells, and all of those that are under way.
 
-Of finished cells it leaves out models and metrics, unless a study of the networks comes after the sweep.
+Of finished cells it leaves out models and metrics, unless a study of the networks comes after the sweep; of the others every
+checkpoint but the last, as the archive has a checksum of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from eigentrack.experiments.cell import RESULT_FILE, Cell
 from eigentrack.experiments.ledger import SweepOutcome, Unlock
 from eigentrack.experiments.plan import Sweep
 from eigentrack.models.storage import write_atomically
+from eigentrack.training.checkpoint import checkpoints
 from eigentrack.training.run import CHECKPOINTS, RUN_FILE
 
 PIECE = 1 << 20  # bytes
@@ -41,8 +43,8 @@ def pack_cells(folder: Path, archive: Path, *, whole: bool = False) -> int:
     def write(temporary: str) -> None:
         with tarfile.open(temporary, "w:gz", compresslevel=6) as tar:
             for cell in cells:
-                finished = cell / RESULT_FILE
-                all_files = sorted(path for path in cell.rglob("*") if path.is_file())
+                finished, older = cell / RESULT_FILE, set(checkpoints(cell / CHECKPOINTS)[:-1])
+                all_files = sorted(path for path in cell.rglob("*") if path.is_file() and path not in older)
                 for path in [finished] if finished.exists() and not whole else all_files:
                     tar.add(path, path.relative_to(folder).as_posix())
 
