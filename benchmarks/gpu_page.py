@@ -109,7 +109,10 @@ DECODE_NOTE = (
 )
 
 COLD_START = 10.0  # seconds
-COLD_START_NOTE = "Four to six kernels are compiled one after another, about 3 s each; the other ops were not reached in the time of this run."
+COLD_START_NOTE = (
+    "Two to five kernels are compiled one after another, about 3 s each where there are five; the other ops were not reached "
+    "in the time of this run."
+)
 
 
 def entry(found: dict[str, Any] | None, name: str) -> str:
