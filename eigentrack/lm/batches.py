@@ -61,6 +61,7 @@ class PackedBatches:
         read = np.empty((rows, self.length + 1), self.corpus.dtype)
         for row, start in zip(read, starts.tolist(), strict=True):
             row[:] = self.corpus.read(start, self.length + 1)
+        self._check_tokens(int(read.max()))
         tokens, targets = read[:, :-1].astype(np.int64), read[:, 1:].astype(np.int64)
         row, offset = self._document_starts(starts)
         targets[row, offset - 1] = IGNORED
@@ -72,6 +73,14 @@ class PackedBatches:
         return PackedBatch(
             _moved(tokens.reshape(1, -1), device), _moved(targets.reshape(1, -1), device), torch.from_numpy(bounds)
         )
+
+    def _check_tokens(self, highest: int) -> None:
+        """Here, as a GPU that looks up a token which is not there takes the whole process with it."""
+        if highest >= self.corpus.vocab_size:
+            raise ValueError(
+                f"{self.corpus.folder}, split {self.corpus.name!r} holds token {highest}, outside of its vocabulary of "
+                f"{self.corpus.vocab_size}: `eigentrack lm prepare --verify --out {self.corpus.folder}` names the damaged file"
+            )
 
     def _window_starts(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         epochs, places = np.divmod(numbers, self.windows)

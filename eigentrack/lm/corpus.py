@@ -114,7 +114,7 @@ class Corpus:
         _check_size(folder, stored.starts, STARTS)
         corpus = Corpus(folder, split, index)
         if verify:
-            corpus._verify()
+            corpus.verify()
         return corpus
 
     @property
@@ -154,7 +154,12 @@ class Corpus:
         end = int(self.starts[number + 1]) if number + 1 < self.documents else self.tokens
         return self.read(start, end - start)
 
-    def _verify(self) -> None:
+    @property
+    def stored_bytes(self) -> int:
+        return self.tokens * self.dtype.itemsize + self.documents * STARTS.itemsize
+
+    def verify(self) -> None:
+        """Reads everything."""
         for file in (*self.split.shards, self.split.starts):
             with (self.folder / file.file).open("rb") as stored:
                 if hashlib.file_digest(stored, "sha256").hexdigest() != file.sha256:

@@ -7,7 +7,7 @@ Killed at any moment, the run goes on from its last complete checkpoint, with an
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +36,7 @@ from eigentrack.training.telemetry import telemetry
 from eigentrack.training.tensorboard import TensorBoard, require_tensorboard
 
 READ_EVERY = 8  # steps on a GPU: reading waits until the device is done
+BYTES_READ_FIRST = 4 << 30  # of a corpus, to check them before the run: some seconds
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ def _run(
     training = config.training
     training.check_ranks(world.ranks)
     batches, validation = _batches(config, TRAIN), _validation_batches(config, say)
+    if world.leads:
+        _check_bytes([batches.corpus] if validation is None else [batches.corpus, validation.corpus], say)
     config = replace(config, corpus_fingerprint=batches.corpus.fingerprint)
     torch.manual_seed(training.seed)
     weights = SequenceModel(config.build_model_config(batches.corpus.vocab_size))
@@ -173,6 +176,17 @@ def _validation_batches(config: LanguageRunConfig, say: Callable[[str], None]) -
     except ValueError as error:
         say(f"there will be no validation: {error}")
         return None
+
+
+def _check_bytes(splits: Sequence[Corpus], say: Callable[[str], None]) -> None:
+    """A damaged shard would be learnt from in silence."""
+    size = sum(split.stored_bytes for split in splits)
+    if size > BYTES_READ_FIRST:
+        check = f"eigentrack lm prepare --verify --out {splits[0].folder}"
+        say(f"{splits[0].folder} has {size / 2**30:.0f} GiB, too much to check first: `{check}` does")
+        return
+    for split in splits:
+        split.verify()
 
 
 @contextmanager

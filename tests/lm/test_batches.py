@@ -10,7 +10,7 @@ import torch
 
 from eigentrack.lm.batches import IGNORED, PackedBatches
 from eigentrack.recurrence.packing import sequence_lengths
-from tests.lm.corpora import write_corpus
+from tests.lm.corpora import VOCAB, write_corpus
 
 LENGTHS = [5, 1, 1, 37, 12, 4, 80, 2, 9, 9, 9, 31]  # 200 tokens; one document lies across three windows of 16
 STARTS = {sum(LENGTHS[:number]) for number in range(len(LENGTHS))}
@@ -108,3 +108,12 @@ def test_documents_without_a_token_make_no_empty_sequences(tmp_path: Path) -> No
     assert whole.cu_seqlens is not None
     assert torch.equal(found.cu_seqlens, whole.cu_seqlens)
     assert torch.equal(found.targets, whole.targets)
+
+
+def test_a_token_outside_of_the_vocabulary_is_named_before_a_model_meets_it(tmp_path: Path) -> None:
+    source = batches(tmp_path, batch=12)
+    shard = np.memmap(tmp_path / source.corpus.split.shards[1].file, source.corpus.dtype, mode="r+")
+    shard[7] = VOCAB
+    shard.flush()
+    with pytest.raises(ValueError, match=rf"holds token {VOCAB}, outside of its vocabulary of {VOCAB}: .* --verify --out .*"):
+        source.take(0)

@@ -6,6 +6,9 @@ tests/twins compares logits and gradients in float64; here whole folders go thro
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -94,6 +97,58 @@ def test_there_and_back(name, tmp_path):
     if "shared" not in name:  # those come back one for each
         for key, tensor in peer.state_dict().items():
             assert torch.equal(again.state_dict()[key], tensor), key
+
+
+NEEDS_A_GPU = """
+from types import SimpleNamespace as Module
+
+def kernel(*given, **named):
+    raise RuntimeError("expected a tensor on a GPU")
+
+causal_conv1d_fn = causal_conv1d_update = kernel
+ops = Module(
+    selective_scan_interface=Module(selective_scan_fn=kernel, mamba_inner_fn=kernel),
+    triton=Module(
+        selective_state_update=Module(selective_state_update=kernel),
+        ssd_combined=Module(mamba_chunk_scan_combined=kernel, mamba_split_conv1d_scan_combined=kernel),
+    ),
+)
+"""
+
+
+def test_installed_kernels_that_need_a_gpu_are_left_alone(tmp_path):
+    """transformers looks for them when it is imported, hence a process of its own; warnings as errors would hide
+    flash-linear-attention from it."""
+    packages = tmp_path / "packages"
+    for package in ("mamba_ssm", "causal_conv1d"):
+        (packages / package).mkdir(parents=True)
+        (packages / package / "__init__.py").write_text(NEEDS_A_GPU)
+    script = "from eigentrack.lm.conversion import convert"
+    for name in ("mamba", "mamba2", "olmo_hybrid"):
+        randomised(name).save_pretrained(tmp_path / name)
+        folders = str(tmp_path / name), str(tmp_path / f"our {name}")
+        script += f"\nprint(*(check.skipped or check.worst / check.largest < 1e-4 for check in convert{folders}.comparisons))"
+    paths = os.pathsep.join([str(packages), *sys.path])
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True
+    )
+    assert run.stdout.split("\n") == ["True", "True", "True", ""], run.stdout + run.stderr[-2000:]
+
+
+def test_a_peer_that_cannot_run_is_no_refusal(tmp_path, monkeypatch):
+    randomised("mamba").save_pretrained(tmp_path / "theirs")
+    monkeypatch.setattr(MambaForCausalLM, "forward", lambda *_, **__: 1 / 0)
+    (check,) = convert(tmp_path / "theirs", tmp_path / "ours").comparisons
+    assert check.skipped == "transformers cannot run it here (division by zero)"
+
+
+def test_keys_near_zero_are_named(tmp_path):
+    peer = randomised("olmo_hybrid")
+    with torch.no_grad():
+        peer.model.layers[1].linear_attn.conv1d.weight[:96] /= 1e6
+    peer.save_pretrained(tmp_path / "theirs")
+    with pytest.raises(ValueError, match=r"nothing is written \(they add 1e-6 to \|k\|², which counts where keys are short"):
+        convert(tmp_path / "theirs", tmp_path / "ours")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from eigentrack.lm import train
 from eigentrack.lm.config import LanguageRunConfig
 from eigentrack.lm.sharded_checkpoint import UNFINISHED, complete_checkpoints
 from eigentrack.lm.train import run_language_training
@@ -237,6 +238,21 @@ def test_another_run_or_corpus_is_not_overwritten(config: LanguageRunConfig, who
     elsewhere = write_learnable_corpus(tmp_path / "other", tokens=3000)
     with pytest.raises(ValueError, match="another configuration or corpus"):
         run_language_training(replace(config, corpus=str(elsewhere)), whole, resume=True)
+
+
+def test_a_damaged_corpus_is_not_learnt_from(
+    config: LanguageRunConfig, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(corpus, tmp_path / "corpus")
+    shard = tmp_path / "corpus" / "train-00000.tokens"
+    damaged = replace(config, corpus=str(tmp_path / "corpus"))
+    shard.write_bytes(bytes([shard.read_bytes()[0] ^ 1]) + shard.read_bytes()[1:])  # another token of the vocabulary
+    with pytest.raises(ValueError, match=r"train-00000\.tokens is damaged \(its checksum differs\)"):
+        run_language_training(damaged, tmp_path / "run")
+    said: list[str] = []
+    monkeypatch.setattr(train, "BYTES_READ_FIRST", 10)
+    run_language_training(damaged, tmp_path / "run", say=said.append)
+    assert "too much to check first: `eigentrack lm prepare --verify" in said[0]
 
 
 def test_a_corpus_may_move(config: LanguageRunConfig, whole: Path, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import importlib
 import importlib.util
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,15 +97,39 @@ def reason_not_to_run(family: Family) -> str | None:
     return None if installed else f"{family.package} is not installed"
 
 
+class PeerFailed(RuntimeError):
+    """It cannot run here, which says nothing about the weights."""
+
+
 @torch.no_grad()
 def peer_logits(checkpoint: Checkpoint, tokens: Tensor) -> Tensor:
     """In float32, where the peer runs."""
-    device = "cpu"
+    device: str = "cpu"
+    setting: Callable[[], AbstractContextManager[None]] = _without_kernels
     if checkpoint.family.package != "transformers":
         importlib.import_module("fla.models")  # registers its models with transformers
-        device = "cuda"
+        device, setting = "cuda", nullcontext
     peer = _build_peer(checkpoint).float().eval().to(device)
-    return peer(tokens.to(device), use_cache=False).logits.float().cpu()
+    try:
+        with setting():
+            return peer(tokens.to(device), use_cache=False).logits.float().cpu()
+    except Exception as error:  # of packages and cards that we cannot know
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise PeerFailed(f"{checkpoint.family.package} cannot run it here ({reason})") from error
+
+
+@contextmanager
+def _without_kernels() -> Iterator[None]:
+    """transformers calls mamba-ssm, causal-conv1d and flash-linear-attention wherever they are installed, on a CPU as well,
+    where they fail; but plain torch where it takes itself to be exporting a model."""
+    from transformers.integrations import hub_kernels
+
+    asked = hub_kernels.is_torchdynamo_exporting
+    hub_kernels.is_torchdynamo_exporting = lambda: True
+    try:
+        yield
+    finally:
+        hub_kernels.is_torchdynamo_exporting = asked
 
 
 def _build_peer(checkpoint: Checkpoint) -> Any:

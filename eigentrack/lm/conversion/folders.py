@@ -12,6 +12,7 @@ from torch import Tensor
 from eigentrack.lm.conversion.checkpoint import (
     SPECIAL_TOKENS,
     Checkpoint,
+    PeerFailed,
     copy_tokenizer,
     end_token,
     peer_logits,
@@ -31,6 +32,7 @@ from eigentrack.spectrum import Eigenvalues
 
 OURS = "eigentrack"
 ALLOWED = 1e-3  # of the largest logit; peers that put a small number under the root of |k| stay far below
+SHORT_KEYS = " (they add 1e-6 to |k|², which counts where keys are short, as in a model that was never trained)"
 CHECKED = (2, 64)  # sequences, tokens; flash-linear-attention computes longer ones in half precision
 
 
@@ -114,13 +116,19 @@ def _against_peer(model: SequenceModel, checkpoint: Checkpoint) -> Comparison:
     name = f"ours and {checkpoint.family.name}"
     if reason := reason_not_to_run(checkpoint.family):
         return Comparison(name, skipped=reason)
-    return _compare(name, _logits(model), peer_logits(checkpoint, _tokens(model)))
+    try:
+        theirs = peer_logits(checkpoint, _tokens(model))
+    except PeerFailed as error:
+        return Comparison(name, skipped=str(error))
+    return _compare(name, _logits(model), theirs, SHORT_KEYS if "deltanet" in model.config.mixers else "")
 
 
-def _compare(of: str, ours: Tensor, theirs: Tensor) -> Comparison:
+def _compare(of: str, ours: Tensor, theirs: Tensor, hint: str = "") -> Comparison:
     worst, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
     if not worst <= ALLOWED * largest:  # a NaN is no agreement
-        raise ValueError(f"the logits of {of} differ by {worst:.1e}, where the largest is {largest:.1e}: nothing is written")
+        raise ValueError(
+            f"the logits of {of} differ by {worst:.1e}, where the largest is {largest:.1e}: nothing is written{hint}"
+        )
     return Comparison(of, worst, largest)
 
 
