@@ -15,8 +15,9 @@ import torch._functorch.config
 from eigentrack.lm.config import LanguageTrainingConfig
 from eigentrack.lm.distributed import World
 from eigentrack.models import SequenceModel
-from eigentrack.training.compilation import STEPS_TO_PAY, looping_mixers
+from eigentrack.training.compilation import looping_mixers
 
+STEPS_TO_PAY = 2000  # a minute at most is spent on blocks that are all alike
 _TAKE_AGAIN = dict.fromkeys(
     ("ban_recompute_materialized_backward", "ban_recompute_used_far_apart", "ban_recompute_long_fusible_chains"), False
 )
