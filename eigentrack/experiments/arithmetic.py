@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from eigentrack.experiments import chomsky
+from eigentrack.experiments.answer_offsets import SEQUENCES, OffsetResult, study
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import HORIZON, Column, Experiment, Series, Settings, grid
@@ -49,6 +50,10 @@ def _fell_at(runs: Sequence[CellResult]) -> str:
     return ", ".join("never" if run.record.halved_at is None else f"{run.record.halved_at:,}" for run in runs)
 
 
+def _off_by(runs: Sequence[OffsetResult]) -> str:
+    return "; ".join(", ".join(map(str, run.offsets[1:])) or "–" for run in runs)
+
+
 EXPERIMENT = Experiment(
     name="arithmetic",
     title="Modular arithmetic without brackets: more factors, and a gate",
@@ -60,7 +65,14 @@ EXPERIMENT = Experiment(
     columns=(
         HORIZON,
         Column("loss fell at", "the step at which the training loss was half of its first, every seed", _fell_at),
+        Column(
+            "off by 1, 2, 3, 4",
+            f"answers that are wrong by so much modulo 5, of {SEQUENCES} at three quarters of the longest length, every seed: "
+            "where the angle of a rotation drifts, one number leads",
+            _off_by,
+        ),
     ),
     paper={"paper, ICLR: best [median]": {(chomsky.ARITHMETIC, "1 factor"): ".971 [.826]"}},
     differences=chomsky.DIFFERENCES[:1],
+    study=study,
 )

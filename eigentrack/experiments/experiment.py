@@ -85,7 +85,7 @@ class Column:
 
     title: str
     meaning: str
-    show: Callable[[Sequence[CellResult]], str]
+    show: Callable[[Sequence[Any]], str]  # of results of the experiment's kind
 
 
 def _horizon(runs: Sequence[CellResult]) -> str:
