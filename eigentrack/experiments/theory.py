@@ -70,7 +70,11 @@ def architecture_of(model: ModelConfig) -> Architecture | None:
     if mixer in OF_THE_SAME_NAME:
         return Architecture(mixer, eigenvalues if mixer in WITH_RANGE else None, layers=layers)
     if isinstance(eigenvalues, EigenDisk):
+        if eigenvalues != EigenDisk():  # theory knows the whole disk: with less of it a layer cannot keep, or cannot forget
+            return None
         return Architecture("s4d" if mixer == "s4d" else "complex-diagonal", layers=layers)
+    if mixer == "s4d":
+        return Architecture("s4d-real", eigenvalues, layers=layers)
     if mixer in DIAGONAL:
         return Architecture("diagonal", eigenvalues, layers=layers)
     if mixer != "deltanet" or (kind := _delta_net(eigenvalues, options)) is None:
@@ -79,12 +83,12 @@ def architecture_of(model: ModelConfig) -> Architecture | None:
 
 
 def _delta_net(eigenvalues: EigenRange, options: Mapping[str, Any]) -> str | None:
-    """Theory knows a gate for each head in [0, 1], and gates for each channel in the range of the factors."""
+    """Theory knows a gate for each head in [0, 1], and gates for each channel there or in the range of the factors."""
     gate = options.get("gate")
     if gate is None:
         return "deltanet"
     if options.get("gate_per_channel", False):
-        return "channel-gated-deltanet" if gate == eigenvalues else None
+        return "channel-gated-deltanet" if gate == eigenvalues else "kda" if gate == EigenRange(0, 1) else None
     return "gated-deltanet" if gate == EigenRange(0, 1) else None
 
 

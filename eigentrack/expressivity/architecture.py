@@ -16,11 +16,13 @@ LAYERS = {
     "open-diagonal": "Mamba with gates strictly between",
     "complex-diagonal": "complex diagonal (Mamba, GLA, Mamba-2 in a disk)",
     "s4d": "S4D, complex",
+    "s4d-real": "S4D, real",
     "s4d-mamba": "S4D with negative eigenvalues + Mamba",
     "mlstm": "mLSTM",
     "deltanet": "DeltaNet",
     "gated-deltanet": "gated DeltaNet",
     "channel-gated-deltanet": "DeltaNet with channel gates (KDA)",
+    "kda": "DeltaNet with channel gates in [0, 1] (KDA), factors in",
     "rwkv7": "RWKV-7",
     "ttt": "TTT-Linear",
     "dense": "dense matrices, PD-SSM",
@@ -29,8 +31,8 @@ LAYERS = {
     "lstm": "LSTM, Elman",
 }
 LINEAR = frozenset(LAYERS) - {"ttt", "attention", "slstm", "lstm"}
-WITH_RANGE = frozenset({"diagonal", "open-diagonal", "mlstm", "deltanet", "gated-deltanet", "channel-gated-deltanet", "rwkv7"})
-WITH_FACTORS = frozenset({"deltanet", "gated-deltanet", "channel-gated-deltanet"})
+WITH_FACTORS = frozenset({"deltanet", "gated-deltanet", "channel-gated-deltanet", "kda"})
+WITH_RANGE = WITH_FACTORS | {"diagonal", "open-diagonal", "s4d-real", "mlstm", "rwkv7"}
 
 # precision → its name in a table
 PRECISIONS = {
@@ -46,7 +48,7 @@ PRECISIONS = {
 @dataclass(frozen=True)
 class Architecture:
     """`layers` and `householders` None: any finite number. The gate of a gated DeltaNet has the range [0, 1], channel gates
-    have that of the factors."""
+    have that of the factors, or [0, 1] in "kda"."""
 
     layer: str
     eigenvalues: EigenRange | None = None

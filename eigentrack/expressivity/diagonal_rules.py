@@ -128,6 +128,23 @@ def s4d(question: Question) -> Verdict:
     return question.unknown("known are the last letters, the length and parity")
 
 
+def s4d_real(question: Question) -> Verdict:
+    """Any gates of the range, the same for every letter: among those of the disk, and among those that look at the input."""
+    architecture = question.architecture
+    if question.language.definite:
+        return question.can(derived("8"), ENOUGH_BITS, "the last few letters decide: a fixed gate keeps them as digits")
+    if question.flips and set(letter_maps(question.dfa).values()) == {(1, 0)}:
+        return question.can(derived("8"), SMALL_INTEGERS, "only the length modulo 2 matters: a fixed gate of -1 follows it")
+    wider = (
+        diagonal(replace(question, architecture=replace(architecture, layer="diagonal"))),
+        s4d(replace(question, architecture=replace(architecture, layer="s4d", eigenvalues=None))),
+    )
+    for verdict in wider:
+        if verdict.answer == "cannot":
+            return replace(verdict, architecture=architecture)
+    return question.unknown("known are the last letters, the length modulo 2 and what wider gates cannot do")
+
+
 def s4d_mamba(question: Question) -> Verdict:
     dfa, language = question.dfa, question.language
     maps = letter_maps(dfa)

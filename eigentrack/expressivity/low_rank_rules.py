@@ -37,6 +37,12 @@ def channel_gated(question: Question) -> Verdict:
     return found or question.unknown("no theorem covers this number of layers and factors")
 
 
+def kda(question: Question) -> Verdict:
+    """Gates in [0, 1], factors in the range: the diagonal ends paths, and turns nothing."""
+    found = _ended_paths(question) or _as_gated(question) or _never_turns(question)
+    return found or question.unknown("no theorem covers this number of layers and factors")
+
+
 def rwkv7(question: Question) -> Verdict:
     """The range is that of the eigenvalues of each token's matrix."""
     if question.any_depth and question.flips and question.forgets_and_keeps and not question.rounds:

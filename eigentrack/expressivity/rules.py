@@ -8,9 +8,9 @@ from eigentrack.automata.dfa import DFA, minimal
 from eigentrack.automata.image_sets import DEFAULT_LIMIT
 from eigentrack.automata.language_class import LanguageClass
 from eigentrack.expressivity.architecture import STANDARD, Architecture
-from eigentrack.expressivity.diagonal_rules import complex_diagonal, diagonal, mlstm, open_diagonal, s4d, s4d_mamba
+from eigentrack.expressivity.diagonal_rules import complex_diagonal, diagonal, mlstm, open_diagonal, s4d, s4d_mamba, s4d_real
 from eigentrack.expressivity.householder_rules import householder
-from eigentrack.expressivity.low_rank_rules import channel_gated, rwkv7
+from eigentrack.expressivity.low_rank_rules import channel_gated, kda, rwkv7
 from eigentrack.expressivity.other_rules import attention, dense, nonlinear, robust, ttt
 from eigentrack.expressivity.question import Question
 from eigentrack.expressivity.sources import derived
@@ -21,11 +21,13 @@ RULES: dict[str, Callable[[Question], Verdict]] = {
     "open-diagonal": open_diagonal,
     "complex-diagonal": complex_diagonal,
     "s4d": s4d,
+    "s4d-real": s4d_real,
     "s4d-mamba": s4d_mamba,
     "mlstm": mlstm,
     "deltanet": householder,
     "gated-deltanet": householder,
     "channel-gated-deltanet": channel_gated,
+    "kda": kda,
     "rwkv7": rwkv7,
     "ttt": ttt,
     "dense": dense,

@@ -36,11 +36,19 @@ WIDE = EigenRange(-1, 1)
             {"mixer": "deltanet", "mixer_options": {"gate": WIDE, "gate_per_channel": True}},
             Architecture("channel-gated-deltanet", WIDE, layers=2, householders=1),
         ),
-        ({"mixer": "deltanet", "mixer_options": {"gate": EigenRange(0, 1), "gate_per_channel": True}}, None),
+        (
+            {"mixer": "deltanet", "mixer_options": {"gate": EigenRange(0, 1), "gate_per_channel": True}},
+            Architecture("kda", WIDE, layers=2, householders=1),
+        ),
+        ({"mixer": "deltanet", "mixer_options": {"gate": EigenRange(-1, 0), "gate_per_channel": True}}, None),
         ({"mixer": "deltanet", "mixer_options": {"gate": WIDE}}, None),  # theory knows no signed gate of a head
         ({"mixer": "rwkv7"}, Architecture("rwkv7", WIDE, layers=2)),
         ({"mixer": "s4d", "eigenvalues": EigenDisk()}, Architecture("s4d", layers=2)),
-        ({"mixer": "s4d"}, None),
+        ({"mixer": "s4d"}, Architecture("s4d-real", WIDE, layers=2)),
+        # theory knows the whole disk alone
+        ({"mixer": "gla", "eigenvalues": EigenDisk(0, 0.9)}, None),
+        ({"mixer": "mamba", "eigenvalues": EigenDisk(0.5, 1)}, None),
+        ({"mixer": "s4d", "eigenvalues": EigenDisk(0.5, 0.9)}, None),
         ({"mixer": "dense", "mixer_options": {"eigenvalues": None}}, Architecture("dense", layers=2)),
         ({"mixer": "slstm"}, Architecture("slstm", layers=2)),
         ({"mixer": "attention"}, Architecture("attention", layers=2)),

@@ -89,6 +89,9 @@ def answer(name: str, architecture: Architecture) -> str:
         (Architecture("s4d"), "ends-ab aa aaa aaaa unary6", "parity S5-all A5-all", "flip-flop d3 t3"),
         (Architecture("s4d", layers=1, precision="ieee"), "ends-ab", "S5-all", "aaa parity"),
         (Architecture("s4d", precision="log"), "ends-ab aaa", "S5-all", "parity"),
+        (Architecture("s4d-real", FORGET), "ends-ab", "parity aa aaa S5-all", "flip-flop d3"),
+        (Architecture("s4d-real", FLIP), "ends-ab aa", "parity aaa unary6 S5-all", "flip-flop aaaa"),
+        (Architecture("s4d-real", FLIP, layers=1), "ends-ab aa", "parity aaaa", "flip-flop"),
         (Architecture("s4d-mamba"), "aa flip-flop d3", "parity", "resettable-parity aaa t3"),
         (Architecture("deltanet", FORGET, householders=1), "flip-flop d3 tomita7", "parity aa abab t3 S5-swaps", ""),
         (Architecture("deltanet", FORGET), "flip-flop d3", "parity aa abab", ""),
@@ -116,6 +119,10 @@ def answer(name: str, architecture: Architecture) -> str:
         (replace(CHANNEL, householders=1), "aaa S4-all unary6 tomita2 flip-flop parity", "", "A5-all abab t3 Q8-all"),
         (replace(CHANNEL, householders=2), "abab A5-all resettable-mod3", "", "t3 S5-all"),
         (replace(CHANNEL, layers=None, householders=1), " ".join(NAMED), "", ""),
+        (Architecture("kda", FORGET, householders=1), "flip-flop d3", "parity abab", ""),
+        (Architecture("kda", FLIP, layers=1, householders=1), "flip-flop S5-swaps parity", "", "aaa abab t3"),
+        (Architecture("kda", FLIP, layers=1, householders=2), "aaa resettable-mod3", "", "t3 S5-all"),
+        (Architecture("kda", FLIP, householders=1), " ".join(NAMED), "", ""),
         (Architecture("rwkv7", FORGET), "flip-flop d3", "parity aaa", "abab"),
         (Architecture("rwkv7", FLIP, layers=1), "parity S5-swaps", "t3 aaa Z7-all", "d3 abab"),
         (Architecture("rwkv7", FLIP), " ".join(NAMED), "", ""),
@@ -266,7 +273,12 @@ def no_weaker(architecture: Architecture) -> list[Architecture]:
         wider.append(replace(architecture, layer="gated-deltanet"))
         if architecture.householders == 1:
             wider.append(replace(architecture, layer="rwkv7", householders=None))
+    if architecture.layer == "s4d-real":
+        wider.append(replace(architecture, layer="diagonal"))
+        wider.append(replace(architecture, layer="s4d", eigenvalues=None))
     if architecture.layer == "gated-deltanet":
+        wider.append(replace(architecture, layer="kda"))
+    if architecture.layer == "kda":
         wider.append(replace(architecture, layer="channel-gated-deltanet"))
     if architecture.layer in LINEAR - {"dense", "open-diagonal"}:
         wider.append(Architecture("dense", layers=architecture.layers, precision=architecture.precision))
@@ -282,7 +294,7 @@ def grid() -> list[Architecture]:
         Architecture(layer, r, depth, count, p)
         for layer, r, depth, count, p in product(sorted(WITH_FACTORS), ranges, depths, counts, precisions)
     ]
-    rows += [Architecture("rwkv7", r, depth) for r, depth in product(ranges, depths)]
+    rows += [Architecture(layer, r, depth) for layer, r, depth in product(["rwkv7", "s4d-real"], ranges, depths)]
     rows += [Architecture(layer, None, depth) for layer, depth in product(["complex-diagonal", "s4d", "s4d-mamba"], depths)]
     rows += [Architecture("attention", None, depth, None, p) for depth, p in product(depths, ["finite", "log"])]
     return rows
