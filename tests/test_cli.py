@@ -84,6 +84,7 @@ def test_train_then_evaluate(tmp_path: Path, task: list[str]) -> None:
         (["--eigenvalues", "-2,1"], "EigenRange low=-2 lies outside"),
         (["--eigenvalues", "annulus 1"], "eigenvalues 'annulus 1' are not a disk: write disk, disk 0.9 or annulus 0.5 1"),
         (["--eigenvalues", "disk"], "DeltaNet: its gates and factors are real, so eigenvalues=disk must be a range"),
+        (["--layer", "ttt", "--eigenvalues", "disk"], "the layer 'ttt' has no eigenvalues to choose; leave the flag out"),
         (["--lengths", "40"], "--lengths '40' must be two whole numbers, such as 3,40"),
         (["--lengths", "0,3"], "lengths=(0, 3) must be 1 ≤ shortest ≤ longest"),
         (["--lr", "-1"], "learning_rate=-1.0 must be positive"),

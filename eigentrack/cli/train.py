@@ -23,7 +23,9 @@ def train(
     task_option: Annotated[list[str] | None, typer.Option(help="As name=value; may be repeated.")] = None,
     layer: Annotated[str, typer.Option(help="One of `eigentrack layers`.")] = "deltanet",
     layer_option: Annotated[list[str] | None, typer.Option(help="As name=value; may be repeated.")] = None,
-    eigenvalues: Annotated[str, typer.Option(help="The range, as low,high; or disk, or annulus INNER OUTER.")] = "-1,1",
+    eigenvalues: Annotated[
+        str | None, typer.Option(help="The range, as low,high; or disk, or annulus INNER OUTER.", show_default="-1,1")
+    ] = None,
     layers_count: Annotated[int, typer.Option("--layers", help="How many blocks.")] = 1,
     d_model: Annotated[int, typer.Option(help="Width of the model.")] = 32,
     steps: Annotated[int, typer.Option(help="At most so many steps.")] = 1000,
@@ -66,7 +68,7 @@ def train(
                     "layers": layers_count,
                     "mixer": layer,
                     "mixer_options": named_values("--layer-option", layer_option),
-                    "eigenvalues": parse_eigenvalues(eigenvalues).to_json(),
+                    "eigenvalues": parse_eigenvalues(_range_for(layer, eigenvalues)).to_json(),
                 },
                 "training": {
                     "steps": steps,
@@ -110,6 +112,15 @@ def _refuse_flags(context: typer.Context, stored: Path, except_for: tuple[str, .
         source = context.get_parameter_source(name)
         if name not in except_for and source is not None and source.name == "COMMANDLINE":
             raise ValueError(f"{name} is given on the command line and in {stored}: leave it out, or edit the file")
+
+
+def _range_for(layer: str, given: str | None) -> str:
+    from eigentrack.layers import MIXERS
+    from eigentrack.options import accepted_options
+
+    if given is not None and layer in MIXERS and "eigenvalues" not in accepted_options(MIXERS[layer]):
+        raise ValueError(f"--eigenvalues {given}: the layer {layer!r} has no eigenvalues to choose; leave the flag out")
+    return given or "-1,1"
 
 
 def _pair(flag: str, text: str) -> list[int]:

@@ -23,6 +23,7 @@ class Dense(LinearMixer):
     """
 
     eigenvalues: EigenRange | None
+    takes_none = True
 
     def __init__(
         self,

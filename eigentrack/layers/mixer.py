@@ -99,6 +99,7 @@ class LinearMixer(Mixer):
     """A mixer whose memory follows H_t = A(x_t) H_{t-1} + B(x_t) with the eigenvalues of A in a chosen set."""
 
     takes_disk = False  # whether A can have complex eigenvalues, of an EigenDisk
+    takes_none = False  # whether A can do without a bound
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class LinearMixer(Mixer):
         convolution: ShortConvolution | None,
     ) -> None:
         super().__init__(d_model, backend)
-        if eigenvalues is not None and not isinstance(eigenvalues, Eigenvalues):
+        if not isinstance(eigenvalues, Eigenvalues) and not (eigenvalues is None and self.takes_none):
             raise ValueError(f"eigenvalues={eigenvalues!r} must be an EigenRange, such as EigenRange(-1, 1), or an EigenDisk")
         if isinstance(eigenvalues, EigenDisk) and not self.takes_disk:
             name = type(self).__name__

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.token_shift import previous_token
 from eigentrack.layers.unit_keys import unit
-from eigentrack.layers.validation import head_width, require_positive
+from eigentrack.layers.validation import head_width, require_positive, require_positive_number
 from eigentrack.recurrence import low_rank
 from eigentrack.spectrum import EigenRange
 
@@ -54,6 +54,7 @@ class RWKV7(LinearMixer):
         width = head_width(d_model, heads)
         require_positive(rank=rank)
         super().__init__(d_model, backend, (heads, width, width), eigenvalues, learn_initial_state, convolution=None)
+        require_positive_number(norm_eps=norm_eps)
         self.heads = heads
         self.shift = nn.Parameter(torch.rand(len(STREAMS), d_model))
         self.r_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, d_model, bias=False) for _ in range(3))

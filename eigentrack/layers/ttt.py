@@ -20,12 +20,15 @@ from torch import Tensor, nn
 from eigentrack.layers.mixer import Mixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.unit_keys import unit
-from eigentrack.layers.validation import head_width, require_positive
+from eigentrack.layers.validation import head_width, require_positive, require_positive_number
 from eigentrack.recurrence.packing import sequence_lengths
 
 
 class TTT(Mixer):
-    """`rate` is η. The memory is W, c, W_base, c_base, and how many tokens of the mini-batch are done."""
+    """`rate` is η. The memory is W, c, W_base, c_base, and how many tokens of the mini-batch are done.
+
+    It has one form, in plain torch, whatever the backend.
+    """
 
     def __init__(
         self, d_model: int, *, heads: int = 4, mini_batch: int = 16, rate: float = 1.0, eps: float = 1e-6, backend: str = "auto"
@@ -33,8 +36,7 @@ class TTT(Mixer):
         width = head_width(d_model, heads)
         super().__init__(d_model, backend)
         require_positive(mini_batch=mini_batch)
-        if rate <= 0:
-            raise ValueError(f"rate={rate} must be positive")
+        require_positive_number(rate=rate, eps=eps)
         self.heads, self.width, self.mini_batch, self.rate, self.eps = heads, width, mini_batch, rate, eps
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, d_model, bias=False) for _ in range(3))
         self.rate_proj = nn.Linear(d_model, heads)

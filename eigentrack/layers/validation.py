@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from eigentrack.recurrence.dispatch import BACKENDS
 
 
@@ -9,6 +11,12 @@ def require_positive(**values: object) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+
+
+def require_positive_number(**values: object) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+            raise ValueError(f"{name}={value!r} must be a positive number")
 
 
 def head_width(d_model: int, heads: int) -> int:

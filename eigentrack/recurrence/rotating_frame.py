@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from eigentrack.recurrence.dispatch import state_dtype
+from eigentrack.recurrence.packing import sequence_lengths
 from eigentrack.recurrence.rotation import rotate, running_rotation
 
 TensorBackend = Callable[..., tuple[Tensor, Tensor]]  # a Backend whose state is one tensor
@@ -37,6 +38,7 @@ class RotatingFrame:
     def of(turns: Float[Tensor, "B T *rest"], cu_seqlens: Tensor | None) -> RotatingFrame:
         cosine, sine = running_rotation(turns.to(state_dtype(turns)), cu_seqlens)
         if cu_seqlens is None:
+            sequence_lengths(turns.shape[0], turns.shape[1], None)  # without a token there is no last angle
             return RotatingFrame(cosine, sine, cosine[:, -1], sine[:, -1])
         last = (cu_seqlens.to(turns.device)[1:] - 1).clamp(0, turns.shape[1] - 1)  # wrong bounds are named by the backend
         return RotatingFrame(cosine, sine, cosine[0].index_select(0, last), sine[0].index_select(0, last))

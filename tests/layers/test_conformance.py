@@ -197,6 +197,7 @@ def test_autocast_leaves_the_products_of_the_memory_alone(name: str, options: di
         ("mamba", {"state_size": 5, "eigenvalues": EigenDisk()}, "state_size=5 must be even"),
         ("mamba2", {"state_size": 5, "eigenvalues": EigenDisk()}, "state_size=5 must be even"),
         ("s4d", {"state_size": 5, "eigenvalues": EigenDisk()}, "state_size=5 must be even"),
+        ("rwkv7", {"heads": 3, "norm_eps": -1.0}, "norm_eps=-1.0 must be a positive number"),
         ("gla", {"key_dim": 4, "eigenvalues": EigenDisk(), "widened_from": EigenRange(0, 1)}, "eigenvalues=disk has angles"),
     ],
 )
@@ -213,6 +214,25 @@ def test_layers_with_real_gates_and_factors_refuse_a_disk(name: str) -> None:
         ValueError, match=f"{mixer.__name__}: its gates and factors are real, so eigenvalues=disk must be a range"
     ):
         unchecked(mixer.__new__(mixer), D_MODEL, heads=2, eigenvalues=EigenDisk())
+
+
+@pytest.mark.parametrize("name", sorted(name for name, mixer in MIXERS.items() if issubclass(mixer, LinearMixer)))
+def test_only_full_matrices_do_without_a_bound(name: str) -> None:
+    mixer = MIXERS[name]
+    unchecked = inspect.unwrap(vars(mixer)["__init__"])
+    built = mixer.__new__(mixer)
+    if name == "dense":
+        unchecked(built, D_MODEL, eigenvalues=None)
+        return
+    with pytest.raises(ValueError, match="eigenvalues=None must be an EigenRange"):
+        unchecked(built, D_MODEL, eigenvalues=None)
+
+
+@pytest.mark.parametrize("name", ["gla", "mamba", "mamba2", "s4d"])
+def test_an_input_without_tokens_is_named(name: str) -> None:
+    mixer = MIXERS[name](D_MODEL, eigenvalues=EigenDisk(), **({"heads": 3} if name == "gla" else {}))
+    with pytest.raises(ValueError, match="batch=2 and time=0: both must be at least 1"):
+        mixer(torch.zeros(2, 0, D_MODEL))
 
 
 def test_inputs_and_states_that_do_not_fit_are_named() -> None:

@@ -68,6 +68,7 @@ def test_a_count_that_noise_has_moved_is_still_one() -> None:
     assert below.isfinite().all()
 
 
-def test_a_rate_that_is_not_positive_is_named() -> None:
-    with pytest.raises(ValueError, match=r"rate=0\.0 must be positive"):
-        TTT(D_MODEL, heads=3, rate=0.0)
+@pytest.mark.parametrize(("name", "value"), [("rate", 0.0), ("rate", float("nan")), ("rate", float("inf")), ("eps", -1.0)])
+def test_numbers_that_are_not_positive_are_named(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name}={value} must be a positive number"):
+        TTT(D_MODEL, heads=3, **{name: value})

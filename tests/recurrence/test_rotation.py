@@ -116,6 +116,33 @@ def test_no_turn_is_the_real_gate_and_half_a_turn_its_negative(backend: str, dty
 
 
 @every_backend
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_no_turn_and_half_a_turn_of_a_selective_scan(backend: str, dtype: torch.dtype) -> None:
+    """At half a turn a token, h_t is the real scan's of (-1)^t x_t, with the sign of its place."""
+    x, dt, b, c = (torch.randn(2, 100, width, dtype=dtype) for width in (3, 3, 4, 4))
+    decay = -torch.rand(3, 2, dtype=dtype)
+    signs = (1 - 2 * (torch.arange(100) % 2)).to(dtype)[:, None]
+    options = {"eigenvalues": EigenRange(0, 1), "backend": backend}
+    for turn, sign in ((0.0, torch.ones_like(signs)), (0.5, signs)):
+        turns = torch.full((2, 100, 2), turn, dtype=dtype)
+        turned, _ = selective_scan(x, dt.abs(), b, c, None, turns, log_decay=decay, **options)
+        real, _ = selective_scan(x * sign, dt.abs(), b, c, log_decay=decay.repeat_interleave(2, -1), **options)
+        assert torch.equal(turned, real * sign)
+
+
+@every_backend
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_no_turn_and_half_a_turn_of_s4d(backend: str, dtype: torch.dtype) -> None:
+    """The input drives the first number of each pair; at angles that keep to it, the second stays 0."""
+    x, a, c = torch.randn(2, 100, 3, dtype=dtype), torch.rand(3, 2, dtype=dtype), torch.randn(3, 4, dtype=dtype)
+    first = torch.tensor([1.0, 0.0], dtype=dtype).repeat(2)
+    for turn, sign in ((0.0, 1), (0.5, -1)):
+        turned, _ = s4d(x, a=a, turns=torch.full_like(a, turn), c=c, backend=backend)
+        real, _ = s4d(x, a=sign * a.repeat_interleave(2, -1), c=c * first, backend=backend)
+        assert torch.equal(turned, real)
+
+
+@every_backend
 def test_counting_modulo_four_is_exact_at_every_length(backend: str) -> None:
     time = 40_001 if backend == "chunked" else 401
     nothing, start = torch.zeros(1, time, 1, 2), torch.tensor([[[[3.0], [5.0]]]])

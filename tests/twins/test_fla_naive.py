@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from eigentrack.layers import TTT
 from eigentrack.recurrence import delta_rule, gated_linear, low_rank
 
 BATCH, TIME, HEADS, KEY, VALUE = 2, 128, 3, 16, 5
@@ -217,3 +218,33 @@ def test_diagonal_plus_rank_one_as_in_rwkv_7_matches(form, backend, dtype, peer_
     y, last = low_rank(q * SCALE, read, write, values, log_gate.exp(), initial_state=state, backend=backend)
     assert_same(y, expected.transpose(1, 2), "output")
     assert_same(last, expected_last, "last state")
+
+
+def test_ttt_matches():
+    """Theirs answers z + norm(z) where ours has q + norm(z), takes the last rate of a mini-batch for its state, fills up
+    the last one, and computes in float32: at one rate for all tokens and in whole mini-batches memory and norm(z) agree."""
+    torch.manual_seed(0)
+    rate_logit, time = 0.3, 32
+    layer = TTT(12, heads=HEADS, mini_batch=8)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        layer.rate_proj.weight.zero_()
+        layer.rate_proj.bias.fill_(rate_logit)
+        layer.norm = layer.out_proj = torch.nn.Identity()
+        x, start = torch.randn(BATCH, time, 12), layer.initial_state(BATCH)
+        q, k, v = (project(x).unflatten(-1, (HEADS, -1)) for project in (layer.q_proj, layer.k_proj, layer.v_proj))
+        q, k = (torch.nn.functional.normalize(y, dim=-1) for y in (q, k))
+        rates = torch.full((BATCH, time, HEADS, 1), rate_logit).sigmoid()
+        expected, weight, bias = naive("ttt", "chunk_ttt_linear_ref")(
+            *(q, k, v, layer.scale[:, 0], layer.offset[:, 0], rates),
+            **{"scale": 1.0, "eps": layer.eps, "mini_batch_size": 8, "output_final_state": True},
+            **{"initial_state": start.memory[0], "initial_state_bias": start.memory[1]},
+        )
+        y, state = layer(x)
+    normalised = y.unflatten(-1, (HEADS, -1)) - q
+    z = expected - normalised
+    again = torch.nn.functional.layer_norm(z, z.shape[-1:], eps=layer.eps) * layer.scale[:, 0] + layer.offset[:, 0]
+    torch.testing.assert_close(again, normalised, rtol=0, atol=1e-5)
+    torch.testing.assert_close(state.memory[0], weight, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(state.memory[1], bias, rtol=1e-5, atol=1e-5)

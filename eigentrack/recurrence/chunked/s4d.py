@@ -7,6 +7,9 @@ The powers of λ are all that is needed. With the state h that enters a chunk of
 
 λ^l = a^l R(l θ), and l θ is exact: angles are whole numbers of 2⁻³² turns.
 
+(Gated linear attention with a head for every channel, V = 1, is the same recurrence, and has a kernel; but it would read a gate
+for every token and channel of the state, where here one convolution serves all tokens. So this form runs on a GPU as well.)
+
 R chunks of a group  L tokens a chunk  D channels  N state size  n: N, or N/2 pairs
 """
 
