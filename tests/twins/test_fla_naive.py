@@ -206,18 +206,36 @@ def test_delta_rules_with_a_gate_per_channel_match(peer, beta, backend, dtype, p
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_diagonal_plus_rank_one_as_in_rwkv_7_matches(form, backend, dtype, peer_in, assert_same):
     """Theirs adds (αᵀS) along β ahead of the gate, and k vᵀ: our two factors."""
-    q, unit, v, rate, g, state = draw(dtype, "beta in (0, 1]")
+    ours, theirs = rwkv_7(form, backend, draw(dtype, "beta in (0, 1]"), peer_in)
+    assert_same(ours[0], theirs[0], "output")
+    assert_same(ours[1], theirs[1], "last state")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_diagonal_plus_rank_one_match(backend, peer_in, assert_same):
+    inputs = [x.requires_grad_() for x in draw(torch.float64, "beta in (0, 1]", time=40)]
+    weights = [torch.randn(shape, dtype=torch.float64) for shape in ((BATCH, 40, HEADS, VALUE), (BATCH, HEADS, KEY, VALUE))]
+    gradients, expected = (
+        torch.autograd.grad(sum((w * x).sum() for w, x in zip(weights, outputs, strict=True)), inputs, retain_graph=True)
+        for outputs in rwkv_7("dplr_recurrence", backend, inputs, peer_in)
+    )
+    for name, gradient, theirs in zip(["q", "unit key", "v", "rate", "log gate", "state"], gradients, expected, strict=True):
+        assert_same(gradient, theirs, f"gradient of {name}")
+
+
+def rwkv_7(form, backend, inputs, peer_in):
+    """(y, last state) of ours and theirs."""
+    q, unit, v, rate, g, state = inputs
     unit, v, k = unit[..., 0, :], v[..., 0, :], q.flip(1)
     erase, log_gate = rate * unit * unit.flip(-1).abs(), g[..., None] * unit.abs()
     zero = torch.zeros_like(unit)
-    with peer_in(dtype):
+    with peer_in(q.dtype):
         rule = naive("generalized_delta_rule/dplr", form)
         expected, expected_last = rule(*heads_first(q, k, v, unit, -erase, log_gate), initial_state=state)
     read, write = torch.stack([unit, zero], 3), torch.stack([erase, k], 3)
     values = torch.stack([torch.zeros_like(v), v], 3)
-    y, last = low_rank(q * SCALE, read, write, values, log_gate.exp(), initial_state=state, backend=backend)
-    assert_same(y, expected.transpose(1, 2), "output")
-    assert_same(last, expected_last, "last state")
+    ours = low_rank(q * SCALE, read, write, values, log_gate.exp(), initial_state=state, backend=backend)
+    return ours, (expected.transpose(1, 2), expected_last)
 
 
 def test_ttt_matches():
