@@ -38,7 +38,10 @@ class Group:
         }
         if kind not in chosen:
             raise ValueError(f"subset {kind!r} is not known; there are {', '.join(chosen)}")
-        return tuple(g for g in range(self.order) if chosen[kind](g))
+        letters = tuple(g for g in range(self.order) if chosen[kind](g))
+        if len(letters) == 1 < self.order:
+            raise ValueError(f"{self.name} has no elements for the letters {kind!r}: choose all or generators")
+        return letters
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,7 +75,10 @@ def compile_command(
     if draw is not None:  # first, as it may be refused
         from eigentrack.automata import cascade
 
-        draw_automaton(dfa, cascade(dfa, images), draw)
+        levels = None
+        with contextlib.suppress(ValueError):  # too large to decompose: the automaton alone is drawn
+            levels = cascade(dfa, images)
+        draw_automaton(dfa, levels, draw)
     with err.status("drawing up plans, proving the best ..."):
         choice = choose_plan(dfa, architecture, construction, spread, images)
         compiled = compile_network(choice, DTYPES[dtype], state_limit)
@@ -128,8 +132,10 @@ def run_command(
     Example: eigentrack run net --word abba
     """
     from eigentrack.compiler import load_compiled
+    from eigentrack.compiler.compiled import check_hashes
 
     compiled = load_compiled(folder)
+    check_hashes(compiled, folder)
     letters = split_word(word, compiled.dfa.letters)
     states = compiled.run(letters)
     accepted = states[-1] in compiled.dfa.accepting

@@ -108,8 +108,8 @@ def choose_plan(
         except ValueError as reason:
             reasons.append(str(reason))
     if not plans:
-        asked = " ".join(name for name in (architecture, construction) if name)
-        raise ValueError(f"no {asked} network can be built for this language: {'; '.join(dict.fromkeys(reasons))}")
+        asked = " ".join(name for name in (architecture, construction, "network") if name)
+        raise ValueError(f"no {asked} can be built for this language: {'; '.join(dict.fromkeys(reasons))}")
     ranked = sorted((((not plan.exact, parameters(plan), len(plan.blocks)), plan) for plan in plans), key=itemgetter(0))
     compared = ", ".join(f"{plan.construction} ({plan.architecture}, {size})" for (_, size, _), plan in ranked)
     best = ranked[0][1]

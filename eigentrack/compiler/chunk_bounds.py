@@ -5,6 +5,9 @@ compute: sums of products, and the inverse of a unit triangular matrix of whole 
 most 1, an entry of that inverse is at most I = max b|k| max|k|, and the state stays below s = √K + n max b|k||v|. With
 G = max |b k·k'|, U = b|v| + b Σ|k| s and the right-hand side R = U + F G U, no partial sum exceeds F max(1, I) R, s + F |k| U
 or Σ|q| s + F |q·k| U; below 2²⁴ all are floats.
+
+Tensor cores take narrower operands than sums: 8 bits of bfloat16, 11 of TF32. What the kernels multiply again (keys, queries,
+the inverse, v - Sᵀk at a chunk's start, u, q·k) must fit these, too.
 Derivation: docs/derivations/certificates.md.
 """
 
@@ -23,6 +26,8 @@ from eigentrack.models import SequenceModel
 from eigentrack.recurrence.dispatch import state_dtype
 
 FACTORS = 64  # in a chunk of any backend, or those of one token, if they are more
+TF32_BITS = 11
+OPERAND_BITS = {torch.bfloat16: 8, torch.float16: 11, torch.float32: TF32_BITS, torch.float64: 53}
 
 
 class InputRecord:
@@ -102,7 +107,12 @@ def _products_fault(mixer: DeltaNet, x: Tensor) -> str | None:
         state + factors * float(keys.abs().max()) * u,
         float(q.abs().sum(-1).max()) * state + factors * reading * u,
     ]
-    return _too_large(max(sums), mixer)
+    operands = [
+        *(float(keys.abs().max()), float(q.abs().max()), float(v.abs().max()), inverse, u, reading),
+        float(v.abs().max() + keys.abs().sum(-1).max()),  # at the start of a chunk the state holds -1, 0 and 1
+    ]
+    joined = FACTORS // 2 * max(1.0, inverse) * meeting  # blocks of the inverse times what lies between them, always in TF32
+    return _too_large(max(sums), mixer) or _too_wide(max(operands), joined, mixer)
 
 
 def _gates_fault(mixer: GLA, x: Tensor) -> str | None:
@@ -113,7 +123,10 @@ def _gates_fault(mixer: GLA, x: Tensor) -> str | None:
     if not all(_whole(part) for part in parts):
         return "keys, values, queries or gates are not whole numbers"
     _, q, k, v = (float(part.abs().max()) for part in parts)
-    return _too_large(mixer.memory_shape[1] * q * (1 + FACTORS * k * v), mixer)
+    by_head = [part.abs().unflatten(-1, (mixer.heads, -1)) for part in parts[1:3]]  # [X, H, K]
+    reading = float(torch.einsum("xhk,yhk->xyh", *by_head).max())
+    sums = mixer.memory_shape[1] * q * (1 + FACTORS * k * v)
+    return _too_large(sums, mixer) or _too_wide(max(q, k, v, reading), 0.0, mixer)
 
 
 def _matrices_fault(mixer: Dense, x: Tensor) -> str | None:
@@ -126,6 +139,15 @@ def _matrices_fault(mixer: Dense, x: Tensor) -> str | None:
 def _too_large(bound: float, mixer: nn.Module) -> str | None:
     limit = 2.0 ** MANTISSA_BITS[state_dtype(next(mixer.parameters()))]
     return None if bound < limit else f"sums may reach {bound:g}, beyond {limit:g}"
+
+
+def _too_wide(bound: float, in_tf32: float, mixer: nn.Module) -> str | None:
+    """Whole numbers up to 2^bits are exact."""
+    dtype = next(mixer.parameters()).dtype
+    for largest, bits in ((bound, OPERAND_BITS[dtype]), (in_tf32, max(TF32_BITS, OPERAND_BITS[dtype]))):
+        if largest > 2.0**bits:
+            return f"factors of products may reach {largest:g}, and tensor cores keep {bits} bits of them"
+    return None
 
 
 def _whole(x: Tensor) -> bool:

@@ -17,7 +17,14 @@ import torch
 
 from eigentrack.automata import DFA
 from eigentrack.compiler.alphabet import Alphabet
-from eigentrack.compiler.certificate import STATE_LIMIT, Certificate, certify, certify_up_to_a_length, json_hash
+from eigentrack.compiler.certificate import (
+    STATE_LIMIT,
+    Certificate,
+    certify,
+    certify_up_to_a_length,
+    json_hash,
+    weights_hash,
+)
 from eigentrack.compiler.choice import Choice, parameters
 from eigentrack.compiler.closure import TooManyJointStates
 from eigentrack.compiler.network import build_network
@@ -120,6 +127,21 @@ def load_compiled(folder: Path) -> Compiled:
         raise ValueError(f"{folder / MODEL} mixes float types: the compiler writes one")
     robustness = Robustness.from_json(_read(folder / ROBUSTNESS)) if (folder / ROBUSTNESS).exists() else None
     return Compiled(model, dfa, Alphabet(len(dfa.letters), tokens_per_letter), summary, certificate, robustness)
+
+
+def check_hashes(compiled: Compiled, folder: Path) -> None:
+    """That the certificate speaks of these files; that it is true is for `verify` to say."""
+    certificate = compiled.certificate
+    found = {
+        MODEL: weights_hash(compiled.model) == certificate.weights_sha256,
+        AUTOMATON: json_hash(compiled.dfa.to_json()) == certificate.automaton_sha256,
+        PLAN: json_hash(compiled.summary) == certificate.plan_sha256,
+    }
+    for name, same in found.items():
+        if not same:
+            raise ValueError(
+                f"{folder / name} is not the one that {CERTIFICATE} speaks of: `eigentrack verify {folder}` says more"
+            )
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def factor_contraction(matrix: Matrix) -> tuple[Factor, ...]:
     if np.array_equal(m, m.T):
         return _checked(_factor_symmetric(m), m)
     if 1 - stretch[-1] <= ACCURACY:
-        return factor_orthogonal(m)
+        return _checked(factor_orthogonal(left @ right), m)
     return _checked(_factor_symmetric(right.T @ np.diag(np.minimum(stretch, 1)) @ right) + factor_orthogonal(left @ right), m)
 
 

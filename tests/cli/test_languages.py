@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from eigentrack.cli import app
 from eigentrack.compiler.certificate import Certificate
+from eigentrack.models import load_model, save_model
 
 runner = CliRunner()
 
@@ -145,6 +147,18 @@ def test_verify_proves_again_and_finds_a_forgery(net: Path, tmp_path: Path) -> N
     automaton = json.loads((forged / "automaton.json").read_text())
     (forged / "automaton.json").write_text(json.dumps({**automaton, "accepting": [1]}))
     assert "not verified" in output("verify", str(forged), code=1)
+    with pytest.raises(ValueError, match=r"automaton\.json is not the one that certificate\.json speaks of"):
+        runner.invoke(app, ["run", str(forged), "--word", "ab"], catch_exceptions=False)
+
+
+def test_run_takes_no_weights_that_were_changed(tmp_path: Path) -> None:
+    output("compile", "(ab)*", "-o", str(tmp_path))
+    model = load_model(tmp_path / "model")
+    with torch.no_grad():
+        model.head.weight.copy_(model.head.weight.flip(0))
+    save_model(model, tmp_path / "model")
+    with pytest.raises(ValueError, match=r"model is not the one that certificate\.json speaks of: `eigentrack verify"):
+        runner.invoke(app, ["run", str(tmp_path), "--word", "ab"], catch_exceptions=False)
 
 
 def test_an_automaton_from_a_file(tmp_path: Path) -> None:
@@ -152,6 +166,12 @@ def test_an_automaton_from_a_file(tmp_path: Path) -> None:
     file.write_text(json.dumps({"letters": ["x", "y"], "transitions": [[1, 0], [0, 1]], "accepting": [0]}))
     assert json.loads(output("explain", "--dfa", str(file), "--json"))["states"] == 2
     assert json.loads(output("compile", "--dfa", str(file), "-o", str(tmp_path / "net"), "--json"))["certificate"]["holds"]
+
+
+def test_an_automaton_is_drawn_where_its_cascade_is_too_large(tmp_path: Path) -> None:
+    wanted = ["--language", "cerny4", "--architecture", "dense", "--image-limit", "3", "--draw", str(tmp_path / "a.svg")]
+    assert "proved" in output("compile", *wanted, "-o", str(tmp_path / "net"))
+    assert (tmp_path / "a.svg").exists()
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
@@ -172,6 +192,7 @@ def test_drawings(tmp_path: Path, suffix: str) -> None:
         (["explain", "--language", "klingon"], "language 'klingon' is not known"),
         (["explain", "--group", "X5"], "group 'X5' is not known"),
         (["explain", "--group", "S5", "--letters", "some"], "subset 'some' is not known"),
+        (["explain", "--group", "Z60", "--letters", "swaps"], "Z60 has no elements for the letters 'swaps': choose all or"),
         (["explain", "--group", "S3", "--alphabet", "x"], "--alphabet goes with a REGEX only"),
         (["explain", "--dfa", "nowhere.json"], "nowhere.json"),
         (["explain", "ab", "--draw", "x.pdf"], "must end in .svg or .png"),

@@ -137,6 +137,13 @@ def test_contractions_take_at_most_two_factors_for_each_dimension(n: int, seed: 
     assert all(abs(np.linalg.norm(factor.key) - 1) < 1e-12 and 0 <= factor.beta <= 2 for factor in factors)
 
 
+@pytest.mark.parametrize("short", [0.0, 1e-14, 5e-13, 9e-13, 1.1e-12, 1e-9])
+def test_contractions_that_are_nearly_orthogonal(short: float) -> None:
+    q, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((5, 5)))
+    m = q * (1 - short)
+    assert np.abs(plain_product(factor_contraction(m), 5) - m).max() <= 1e-12
+
+
 @given(dimensions, st.integers(1, 8), seeds)
 @settings(deadline=None)
 def test_item_1_products_never_stretch(n: int, count: int, seed: int) -> None:
