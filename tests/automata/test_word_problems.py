@@ -33,4 +33,6 @@ def test_products_that_are_the_identity_are_accepted(name: str, subset: str, sta
 
 
 def test_letters_that_generate_less_need_fewer_states() -> None:
-    assert word_problem_dfa("A5", "swaps").states == 1
+    assert word_problem_dfa("Z2xZ3", "swaps").states == 2
+    with pytest.raises(ValueError, match="A5 has no elements for the letters 'swaps': choose all or generators"):
+        word_problem_dfa("A5", "swaps")
