@@ -123,8 +123,8 @@ def _gates_fault(mixer: GLA, x: Tensor) -> str | None:
     if not all(_whole(part) for part in parts):
         return "keys, values, queries or gates are not whole numbers"
     _, q, k, v = (float(part.abs().max()) for part in parts)
-    by_head = [part.abs().unflatten(-1, (mixer.heads, -1)) for part in parts[1:3]]  # [X, H, K]
-    reading = float(torch.einsum("xhk,yhk->xyh", *by_head).max())
+    queries, keys = (part.abs().unflatten(-1, (mixer.heads, -1)).unbind(1) for part in parts[1:3])  # by head, [X, K]
+    reading = max(float((query @ key.mT).max()) for query, key in zip(queries, keys, strict=True))
     sums = mixer.memory_shape[1] * q * (1 + FACTORS * k * v)
     return _too_large(sums, mixer) or _too_wide(max(q, k, v, reading), 0.0, mixer)
 
