@@ -149,14 +149,15 @@ def rows_of(section: Section, stored: dict[str, Any]) -> list[str]:
     return lines
 
 
+def heading(title: str, source: dict[str, str]) -> list[str]:
+    origin = f"commit {source['commit']}, {source['date']}, {source['hardware']}, {source['versions']}"
+    return [f"## {title}", "", f"`{source['command']}`, {origin}.", ""]
+
+
 def table(section: Section, stored: dict[str, Any]) -> list[str]:
     wanted = [f"{name} at least {value:.2f}" for name, value in (("eager", section.eager), ("graph", section.graph)) if value]
     source = stored["provenance"]
-    lines = [f"## {section.title}", ""]
-    lines += [
-        f"`{source['command']}`, commit {source['commit']}, {source['date']}, {source['hardware']}, {source['versions']}.",
-        "",
-    ]
+    lines = heading(section.title, source)
     lines += [f"Beside: {source['beside']}.", ""] if "beside" in source else []
     lines += [f"Target: {', '.join(wanted)}.", ""] if wanted else []
     head = ("shape", "ours, ms: eager, graph", f"{section.peer}, ms: eager, graph", "eager", "graph", "floors, ms", "MiB")
@@ -165,13 +166,7 @@ def table(section: Section, stored: dict[str, Any]) -> list[str]:
 
 
 def decode_table(stored: dict[str, Any]) -> list[str]:
-    source = stored["provenance"]
-    lines = [
-        "## One token",
-        "",
-        f"`{source['command']}`, commit {source['commit']}, {source['date']}, {source['hardware']}.",
-        "",
-    ]
+    lines = heading("One token", stored["provenance"])
     head = ("op", "batch", "ours, ms: eager, graph", "peer, ms: eager, graph", "eager", "graph", "floor, ms")
     lines += ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for row in stored["rows"]:
@@ -184,13 +179,7 @@ def decode_table(stored: dict[str, Any]) -> list[str]:
 
 
 def cold_start_table(stored: dict[str, Any]) -> list[str]:
-    source = stored["provenance"]
-    lines = [
-        "## The first call",
-        "",
-        f"`{source['command']}`, commit {source['commit']}, {source['date']}, {source['hardware']}.",
-        "",
-    ]
+    lines = heading("The first call", stored["provenance"])
     lines += [f"Target: at most {COLD_START:g} s, of a forward and a backward pass with nothing compiled before.", ""]
     lines += ["| op | seconds |", "|---|---|"]
     for row in stored["rows"]:

@@ -1,7 +1,7 @@
 """By how much wrong answers are off, modulo m.
 
 A network that adds modulo m by rotations reads its answer from an angle. Where it has learned the angle with a small error, the
-state leaves its sector after some turns, and on one side: nearly all wrong answers then have the same offset.
+state leaves its sector after some turns, and on one side: at first most wrong answers have the same offset.
 """
 
 from __future__ import annotations
