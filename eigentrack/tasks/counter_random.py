@@ -19,12 +19,15 @@ def random_integers(
 ) -> Int[Tensor, "..."]:
     """Integers 0..high-1 of the given shape; `stream` keeps the draws of one step apart.
 
-    A `step` that lies on the device draws the same numbers as the int, and the host need not know it.
+    A `step` that lies on the device draws the same numbers as the int, and the host need not know it. Where it is a vector of n
+    steps, the first dimension holds what n calls would draw, one after another.
     """
     if not 1 <= high <= 2**31:
         raise ValueError(f"high={high} must lie between 1 and 2**31")
-    counter = torch.arange(math.prod(shape), dtype=torch.int64, device=device)
-    bits = _mix(counter * _signed(_GOLDEN) + _key(seed, step, stream))
+    steps = 1 if isinstance(step, int) else step.numel()
+    counter = torch.arange(math.prod(shape) // steps, dtype=torch.int64, device=device)
+    key = _key(seed, step, stream)
+    bits = _mix(counter * _signed(_GOLDEN) + (key if isinstance(key, int) else key[..., None]))
     # the upper 31 bits, scaled: the bias of at most high / 2**31 is far below what a batch can show
     return (_shift_right(bits, 33) * high >> 31).view(shape)
 

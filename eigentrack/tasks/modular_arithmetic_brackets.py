@@ -61,9 +61,9 @@ class ModularArithmeticWithBrackets(Task):
 
         # time first: the two loops below read and write whole rows
         length = shortest + draw(longest - shortest + 1, (batch,), stream=0)
-        span, operator_at = lay_out(length - 1, draw(2**31, (longest, batch), stream=1))
-        digits = draw(self.modulus, (longest, batch), stream=2)
-        operators = draw(3 if self.multiplication else 2, (longest, batch), stream=3)
+        span, operator_at = lay_out(length - 1, draw(2**31, (batch, longest), stream=1).mT)
+        digits = draw(self.modulus, (batch, longest), stream=2).mT
+        operators = draw(3 if self.multiplication else 2, (batch, longest), stream=3).mT
         value = self.evaluate(span, operator_at, digits, operators)
 
         position = torch.arange(longest, device=device)[:, None]

@@ -47,6 +47,7 @@ class Task(ABC):
     ) -> Batch:
         """Sequences of random lengths between the two (inclusive), padded on the right to the longer one.
 
+        A vector of n steps gives their batches one below the other, `batch` rows in all.
         Nothing is read from the device and nothing copied to it once the first batch is drawn: a CUDA graph can hold this.
         """
 

@@ -46,8 +46,10 @@ class TrainingStep:
     def set_rate(self, number: int) -> None:
         set_rate(self.optimizer, self.config.rate(number))
 
-    def sample(self, number: int | Int[Tensor, ""]) -> Batch:
-        return self.task.sample(self.config.batch, self.config.lengths, seed=self._seed, step=number, device=self.device)
+    def sample(self, number: int | Int[Tensor, " n"]) -> Batch:
+        """The batch of a step, or those of n steps one below the other."""
+        rows = self.config.batch * (1 if isinstance(number, int) else len(number))
+        return self.task.sample(rows, self.config.lengths, seed=self._seed, step=number, device=self.device)
 
     def learn(self, batch: Batch) -> Float[Tensor, " 2+P"]:
         """Moves the weights; loss, accuracy, and the gradient norm of each part. The host waits for nothing here."""

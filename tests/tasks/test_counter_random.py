@@ -49,6 +49,8 @@ def test_a_step_that_lies_on_the_device_draws_the_same_numbers(seed: int, step: 
     for stream in (0, 3):
         known = random_integers(2**31, (40,), seed=seed, step=step, stream=stream)
         assert torch.equal(random_integers(2**31, (40,), seed=seed, step=torch.tensor(step), stream=stream), known)
+        steps = torch.tensor([step + 3, step])
+        assert torch.equal(random_integers(2**31, (80,), seed=seed, step=steps, stream=stream)[40:], known)
 
 
 def test_a_longer_draw_starts_with_the_shorter_one() -> None:

@@ -61,6 +61,15 @@ def test_the_step_may_be_a_tensor(name: str, options: dict[str, Any]) -> None:
     assert torch.equal(known.weight, unknown.weight)
 
 
+@every_task
+def test_several_steps_at_once_are_their_batches_one_below_the_other(name: str, options: dict[str, Any]) -> None:
+    task = make_task(name, options)
+    together = task.sample(24, (12, 20), seed=1, step=torch.tensor([5, 3, 9]))
+    apart = [task.sample(8, (12, 20), seed=1, step=step) for step in (5, 3, 9)]
+    for part in ("tokens", "targets", "weight"):
+        assert torch.equal(getattr(together, part), torch.cat([getattr(batch, part) for batch in apart]))
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @every_task
 def test_a_gpu_draws_the_same_batches(name: str, options: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from eigentrack.layers import MIXERS
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.tasks.registry import TASKS, make_task
 from eigentrack.training import Diverged, TrainingConfig, train
-from eigentrack.training.captured_step import WARM_UP, CapturedStep, can_be_captured
+from eigentrack.training.captured_step import MOST_AHEAD, WARM_UP, CapturedStep, can_be_captured
 from eigentrack.training.run import RunConfig, run_training
 from eigentrack.training.step import TrainingStep
 
@@ -61,10 +61,10 @@ class HostTraffic(TorchDispatchMode):
 
 
 def host_traffic(step: TrainingStep) -> list[str]:
-    number = torch.zeros((), dtype=torch.int64)
-    step.learn(step.sample(number))  # the first time, tables are made
+    numbers = torch.zeros(2, dtype=torch.int64)
+    step.learn(step.sample(numbers))  # the first time, tables are made
     with HostTraffic() as traffic:
-        step.learn(step.sample(number))
+        step.learn(step.sample(numbers))
     return traffic.found
 
 
@@ -108,7 +108,7 @@ def test_a_captured_step_equals_the_step(mixer: str, precision: str) -> None:
 def test_a_captured_step_draws_every_batch_itself(task: str) -> None:
     """In any order of the steps, too."""
     eager, captured = make_step(task=task, device="cuda"), CapturedStep(make_step(task=task, device="cuda"))
-    for number in [*range(WARM_UP + 3), 40, 41, 3]:
+    for number in [*range(WARM_UP + MOST_AHEAD + 2), 40, 41, 3]:
         torch.testing.assert_close(captured(number), eager(number), rtol=1e-3, atol=1e-4)
 
 
