@@ -43,7 +43,7 @@ def gated_linear(*sizes: int, channel: bool) -> Run:
 
 
 def selective_scan(*sizes: int, dtype: str = "bfloat16") -> Run:
-    operands = gpu_selective_scan.Operands.draw(gpu_selective_scan.Shape(*sizes, dtype))
+    operands = gpu_selective_scan.Operands.draw(gpu_selective_scan.Shape("", *sizes, dtype))
     return both(gpu_selective_scan.CONTENDERS["ours"](operands))
 
 
@@ -63,6 +63,7 @@ OPS: dict[str, Callable[[], Run]] = {
     "gated linear per head B8 T2048 H32 K128 V64": lambda: gated_linear(8, 2048, 32, 128, 64, channel=False),
     "gated linear per channel B8 T2048 H4 K128 V256": lambda: gated_linear(8, 2048, 4, 128, 256, channel=True),
     "delta rule step B128": lambda: step(gpu_decode.our_delta_rule, 128, gpu_decode.HEADS, gpu_decode.DIM, gpu_decode.DIM),
+    "gated linear step B128": lambda: step(gpu_decode.our_gated_linear, 128, gpu_decode.HEADS, gpu_decode.DIM, gpu_decode.DIM),
     "selective scan step B128": lambda: step(gpu_decode.our_scan, 128, gpu_decode.CHANNELS, gpu_decode.SIZE),
 }
 

@@ -4,7 +4,8 @@
 
 Medians by device events, as eager calls and as replays of a CUDA graph. The floor is the state, read and written once, over the
 bandwidth of a large copy. States rotate among several copies: at B = 128 none is still in the cache, at B = 1 all are. Peers:
-flash-linear-attention's recurrent delta rule and mamba-ssm's state update.
+flash-linear-attention's recurrent delta rule and gated linear attention, and mamba-ssm's state update. A contender that refuses
+or fails is written down with its message.
 
 B batch  H heads  K key dim  V value dim  D channels  N state size
 """
@@ -25,7 +26,7 @@ from torch.nn import functional as F
 
 from eigentrack.experiments.provenance import provenance
 from eigentrack.models.storage import write_json
-from eigentrack.recurrence import delta_rule, selective_scan
+from eigentrack.recurrence import delta_rule, gated_linear, selective_scan
 from eigentrack.spectrum import EigenRange
 
 HEADS, DIM, CHANNELS, SIZE = 16, 128, 4096, 16
@@ -65,6 +66,40 @@ def fla_delta_rule(batch: int) -> Step:
     )
 
 
+def gated_operands(batch: int, *gates: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`gates` of a head: none for a single one, or the number of its channels. They have both signs."""
+    q, k, v = (half(batch, 1, HEADS, DIM) for _ in range(3))
+    return q, k, v, torch.randn(batch, 1, HEADS, *gates, device="cuda").tanh()
+
+
+def our_gated_linear(batch: int, *gates: int) -> Step:
+    operands = gated_operands(batch, *gates)
+    return lambda state: gated_linear(*operands, initial_state=state, backend="triton")
+
+
+def our_gated_channels(batch: int) -> Step:
+    return our_gated_linear(batch, DIM)
+
+
+def fla_gated_linear(batch: int) -> Step:
+    """Takes the gate as a logarithm, made outside the clock: without its sign."""
+    from fla.ops.simple_gla import fused_recurrent_simple_gla
+
+    q, k, v, a = gated_operands(batch)
+    log_gate = a.abs().log()
+    return lambda state: fused_recurrent_simple_gla(
+        q, k, v, g=log_gate, scale=1.0, initial_state=state, output_final_state=True
+    )
+
+
+def fla_gated_channels(batch: int) -> Step:
+    from fla.ops.gla import fused_recurrent_gla
+
+    q, k, v, a = gated_operands(batch, DIM)
+    log_gate = a.abs().log()
+    return lambda state: fused_recurrent_gla(q, k, v, gk=log_gate, scale=1.0, initial_state=state, output_final_state=True)
+
+
 def scan_operands(batch: int) -> tuple[dict[str, Tensor], Tensor, Tensor]:
     sequences = {name: half(batch, CHANNELS) for name in ("x", "z")} | {name: half(batch, SIZE) for name in ("b", "c")}
     sequences["dt"] = F.softplus(half(batch, CHANNELS) - 2)
@@ -89,10 +124,13 @@ def mamba_scan(batch: int) -> Step:
     )
 
 
-ROWS = [
-    *(Row("delta rule", b, {"ours": our_delta_rule, "fla": fla_delta_rule}, (b, HEADS, DIM, DIM)) for b in (1, 128)),
-    *(Row("selective scan", b, {"ours": our_scan, "mamba": mamba_scan}, (b, CHANNELS, SIZE)) for b in (1, 128)),
-]
+OPS: dict[str, tuple[dict[str, Callable[[int], Step]], tuple[int, ...]]] = {  # contenders, and the state of a sequence
+    "delta rule": ({"ours": our_delta_rule, "fla": fla_delta_rule}, (HEADS, DIM, DIM)),
+    "gated linear": ({"ours": our_gated_linear, "fla": fla_gated_linear}, (HEADS, DIM, DIM)),
+    "gated linear per channel": ({"ours": our_gated_channels, "fla": fla_gated_channels}, (HEADS, DIM, DIM)),
+    "selective scan": ({"ours": our_scan, "mamba": mamba_scan}, (CHANNELS, SIZE)),
+}
+ROWS = [Row(op, batch, contenders, (batch, *state)) for op, (contenders, state) in OPS.items() for batch in (1, 128)]
 
 
 def measure(step: Step, states: list[Tensor]) -> dict[str, float]:
@@ -129,7 +167,7 @@ def main() -> None:
             except Exception as error:
                 found[name] = {"refused": f"{type(error).__name__}: {error}"[:300]}
                 text = found[name]["refused"][:90]
-            print(f"{row.op:15s} B{row.batch:<4d} {name:6s} {text}   floor {found['floor_ms']:.4f} ms", flush=True)
+            print(f"{row.op:25s} B{row.batch:<4d} {name:6s} {text}   floor {found['floor_ms']:.4f} ms", flush=True)
         rows.append(found)
         write_json(arguments.out, {"benchmark": "gpu_decode", "provenance": provenance(), "rows": rows})
     print(f"written: {arguments.out}")

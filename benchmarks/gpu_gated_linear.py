@@ -1,6 +1,7 @@
 """Gated linear attention on a GPU: the Triton kernels beside the peers, in one run.
 
     python benchmarks/gpu_gated_linear.py [--out results/gpu_gated_linear.json] [--rows head,channel,small] [--no-peer]
+    python benchmarks/gpu_gated_linear.py --rows long --no-peer --out results/gpu_gated_linear_long.json
 
 The columns are those of gpu_table.py; the arithmetic floor counts the operations of the chunked form. Gates are drawn in
 (0, 1), which all contenders take; "signed" is ours with every other gate negative, and what ratios are about. mamba-ssm's SSD
@@ -50,6 +51,8 @@ SHAPES = [
     Shape("channel", 1, 65536, 16, 128, 128, True),
     Shape("small", 1024, 40, 4, 16, 32),
     Shape("small", 1024, 40, 4, 16, 32, True),
+    *(Shape("long", 1, time, heads, 128, 128) for heads in (1, 16) for time in (2**16, 2**20)),
+    *(Shape("long", 1, time, 1, 128, 128, True) for time in (2**16, 2**20)),
 ]
 
 

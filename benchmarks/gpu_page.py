@@ -1,17 +1,58 @@
 """results/gpu.md: the tables of the GPU benchmarks in one page, from their JSON files, each row beside its target.
 
-python benchmarks/gpu_page.py [--results results]
+    python benchmarks/gpu_page.py [--results results]
+
+All verdicts are computed, and so is what was refused or not measured. A note gives causes and attempts; it is shown where its
+table misses a target or has a refusal.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gpu_cold_start
+import gpu_decode
+import gpu_gated_linear
+import gpu_ops
+import gpu_selective_scan
+
 from eigentrack.models.storage import write_atomically
+
+DELTA_NOTE = ""
+SHORT_NOTE = (
+    "At T = 40 three forms were tried. One chunk of 64 rows, mostly padding: 0.308 ms as a graph at B1024 H4 D32. Chunks of 32 "
+    "and 16: 0.242–0.244, predicted 0.20–0.23. Launches found by a small key instead of Triton's binder change the eager time "
+    "alone (0.63 to 0.46 ms on a quiet host). D128 has had no form of its own."
+)
+PRODUCT_NOTE = "Where flash-linear-attention refuses, ours is tested against float64."
+SCAN_NOTE = (
+    "Tried: one channel a thread (3.70 ms at B8 T2048 D2048 bfloat16 where the kernel in use then had 2.77; one warp a "
+    "scheduler hides no latency), two lanes a channel (2.35 there, but 4.41 and 10.5 at the next two), and 2e by a 1 in the "
+    "exponent, which is in use (2.49, 4.04, 9.83). Memory goes to the states, kept every 16 tokens, and to the sums of dB and "
+    "dC, which have a slab for each block of channels; two lanes with the least memory took 329 MiB and 2.52 ms."
+)
+SIGN_NOTE = "Rows of commit c8ab2537da59 are of the kernel before 2e moved into the exponent."
+GATED_NOTE = "Where flash-linear-attention refuses, mamba-ssm's SSD below is the only peer."
+SSD_NOTE = ""
+LONG_NOTE = "Ours alone."
+DECODE_NOTE = "Called one by one, the host's time decides."
+COLD_START_NOTE = "In this run the kernels, two to five, were compiled one after another: about 3 s each where there are five."
+
+SHORT_AND_LONG = (2**16, 2**20)  # tokens
+MOST_FLOORS, DECODE_BATCH = 1.5, 128  # a graph of one token takes at most so many floors, at this batch
+MOST_SECONDS = 10.0  # of a first call
+SHAPES: dict[str, list[Any]] = {
+    "gpu_ops": gpu_ops.SHAPES,
+    "gpu_selective_scan": gpu_selective_scan.SHAPES,
+    "gpu_gated_linear": gpu_gated_linear.SHAPES,
+}
 
 
 @dataclass(frozen=True)
@@ -20,179 +61,225 @@ class Section:
 
     title: str
     file: str
-    groups: tuple[str, ...]  # of the rows; none: all rows
+    groups: tuple[str, ...]  # of the rows
     ours: str
     peer: str
     eager: float | None
     graph: float | None
+    mean: float | None = None  # of the eager ratios, geometric
+    memory: bool = True  # at most the peer's is wanted
+    about: str = ""
     note: str = ""
 
 
-SECTIONS = (
-    Section("Delta rule beside flash-linear-attention", "gpu_ops", ("delta",), "ours", "fla", 1.5, 1.3),
-    Section(
-        "Delta rule on short sequences",
-        "gpu_ops",
-        ("small",),
-        "ours",
-        "fla",
-        4.0,
-        2.0,
-        "At T = 40 three forms were tried. One chunk of 64 rows, mostly padding: 0.308 ms as a graph at B1024 H4 D32. Chunks "
-        "of 32 and 16: 0.242–0.244, predicted 0.20–0.23. Launches found by a small key instead of Triton's binder change the "
-        "eager time alone (0.63 to 0.46 ms on a quiet host). D128 has had no form of its own.",
-    ),
-    Section(
-        "Products of n factors",
-        "gpu_ops",
-        ("product",),
-        "ours",
-        "fla",
-        1.5,
-        None,
-        "With a gate flash-linear-attention refuses to run on this card and Triton, whose compiler gets its kernel wrong. "
-        "Ours is tested against float64 there.",
-    ),
-    Section(
-        "Selective scan in [-1, 1] beside mamba-ssm's in [0, 1]",
-        "gpu_selective_scan",
-        (),
-        "ours",
-        "mamba",
-        2.0,
-        2.0,
-        "2.0 is met at T = 40, and in no row with long sequences. Tried: one channel a thread (3.70 ms at B8 T2048 D2048 "
-        "bfloat16 where the kernel in use then had 2.77; one warp a scheduler hides no latency), two lanes a channel (2.35 "
-        "there, but 4.41 and 10.5 at the next two), and 2e by a 1 in the exponent, which is in use (2.49, 4.04, 9.83). Memory"
-        " is 1.2 to 1.6 times mamba-ssm's: states are kept every 16 tokens, and the sums of dB and dC have a slab for each "
-        "block of channels; two lanes with the least memory took 329 MiB and 2.52 ms.",
-    ),
-    Section(
-        "Selective scan: [-1, 1] beside our own [0, 1]",
-        "gpu_selective_scan",
-        (),
-        "ours",
-        "unsigned",
-        None,
-        1 / 1.05,
-        "The rows in float32 are of the kernel before 2e moved into the exponent.",
-    ),
-    Section(
-        "Gated linear attention, signed, beside the unsigned flash-linear-attention",
-        "gpu_gated_linear",
-        (),
-        "signed",
-        "fla",
-        1.0,
-        1.0,
-        "With one gate a head it refuses to run on this card and Triton, whose compiler gets its kernel wrong. The run was cut "
-        "by its time: H32 V64, H4 V256 and gates per channel are not measured yet.",
-    ),
-    Section("… beside mamba-ssm's SSD", "gpu_gated_linear", ("head",), "signed", "mamba", 1.0, 1.0),
-    Section(
-        "… beside mamba-ssm's SSD with keys and queries that all heads share",
-        "gpu_gated_linear",
-        ("head",),
-        "signed",
-        "mamba 1",
-        None,
-        None,
-        "It reads and differentiates one head's keys and queries where ours has those of 8 or 16.",
-    ),
-    Section(
-        "One long sequence", "gpu_ops_long", (), "ours", "fla", None, None, "The cost is linear; measured without the peer."
-    ),
+DELTA = Section(
+    "Delta rule beside flash-linear-attention", "gpu_ops", ("delta",), "ours", "fla", 1.5, 1.3, 2.0, note=DELTA_NOTE
 )
-DECODE_NOTE = (
-    "As graphs, and at B = 128 within 1.5 times the floor. Called one by one the host's time decides: the delta rule at B = 1"
-    " and the scan at B = 128 are then behind their peers."
+SHORT = Section("Delta rule on short sequences", "gpu_ops", ("small",), "ours", "fla", 4.0, 2.0, note=SHORT_NOTE)
+PRODUCT = Section("Products of n factors", "gpu_ops", ("product",), "ours", "fla", 1.5, None, note=PRODUCT_NOTE)
+SCAN = Section(
+    "Selective scan in [-1, 1] beside mamba-ssm's in [0, 1]",
+    *("gpu_selective_scan", ("scan", "small"), "ours", "mamba", 2.0, 2.0),
+    note=SCAN_NOTE,
 )
+SIGN = Section(
+    "Selective scan: [-1, 1] beside our own [0, 1]",
+    *("gpu_selective_scan", ("scan", "small"), "ours", "unsigned", None, 1 / 1.05),
+    memory=False,
+    note=SIGN_NOTE,
+)
+GATED = Section(
+    "Gated linear attention, signed, beside the unsigned flash-linear-attention",
+    *("gpu_gated_linear", ("head", "channel", "small"), "signed", "fla", 1.0, 1.0),
+    note=GATED_NOTE,
+)
+SSD = Section("… beside mamba-ssm's SSD", "gpu_gated_linear", ("head",), "signed", "mamba", 1.0, 1.0, note=SSD_NOTE)
+ONE_GROUP = Section(
+    "… beside mamba-ssm's SSD with keys and queries that all heads share",
+    *("gpu_gated_linear", ("head",), "signed", "mamba 1", None, None),
+    memory=False,
+    about="It reads and differentiates one head's keys and queries where ours has those of all.",
+)
+SECTIONS = (DELTA, SHORT, PRODUCT, SCAN, SIGN, GATED, SSD, ONE_GROUP)
+LONG = {  # the op → its file, and which contender is ours
+    "Delta rule": ("gpu_ops_long", "ours"),
+    "Gated linear attention": ("gpu_gated_linear_long", "signed"),
+    "Selective scan": ("gpu_selective_scan_long", "ours"),
+}
 
-COLD_START = 10.0  # seconds
-COLD_START_NOTE = (
-    "Two to five kernels are compiled one after another, about 3 s each where there are five; the other ops were not reached "
-    "in the time of this run."
-)
+
+def mark(is_met: bool) -> str:
+    return "✓" if is_met else "✗"
 
 
 def entry(found: dict[str, Any] | None, name: str) -> str:
     return "–" if found is None or name not in found else f"{found[name]:.3f}"
 
 
+def times(found: dict[str, Any] | None, names: tuple[str, str] = ("both_ms", "both_graph_ms")) -> str:
+    return ", ".join(entry(found, name) for name in names)
+
+
+def mib(found: dict[str, Any] | None) -> str:
+    return "–" if found is None or "peak_mib" not in found else f"{found['peak_mib']:,.0f}"
+
+
 def verdict(ratio: float | None, target: float | None) -> str:
     if ratio is None:
         return "–"
-    return f"{ratio:.2f}" if target is None else f"{ratio:.2f} {'✓' if round(ratio, 2) >= round(target, 2) else '✗'}"
+    return f"{ratio:.2f}" if target is None else f"{ratio:.2f} {mark(round(ratio, 2) >= round(target, 2))}"
 
 
-def ratio(ours: dict[str, Any], peer: dict[str, Any] | None, name: str) -> float | None:
-    return None if peer is None or name not in peer or name not in ours else peer[name] / ours[name]
+def ratio(ours: dict[str, Any] | None, peer: dict[str, Any] | None, name: str) -> float | None:
+    """The peer's to ours."""
+    return None if ours is None or peer is None or name not in peer or name not in ours else peer[name] / ours[name]
 
 
-def rows_of(section: Section, stored: dict[str, Any]) -> list[str]:
-    """Eager times from a busy host are shown, and not judged."""
-    eager = None if "beside" in stored["provenance"] else section.eager
-    lines = []
-    for row in stored["rows"]:
-        if section.groups and row["group"] not in section.groups:
-            continue
-        ours, peer = row[section.ours], row.get(section.peer)
-        floors = [f"{value:.3f}" for name, value in row["floors"].items() if name.startswith("both_")]
-        memory = " / ".join(
-            "–" if side is None or "peak_mib" not in side else f"{side['peak_mib']:,.0f}" for side in (ours, peer)
-        )
-        cells = [row["shape"]]
-        cells += [f"{entry(side, 'both_ms')}, {entry(side, 'both_graph_ms')}" for side in (ours, peer)]
-        cells.append(verdict(ratio(ours, peer, "both_ms"), eager))
-        cells.append(verdict(ratio(ours, peer, "both_graph_ms"), section.graph))
-        lines.append("| " + " | ".join([*cells, ", ".join(floors), memory]) + " |")
-    return lines
+def memory(section: Section, ours: dict[str, Any], peer: dict[str, Any] | None) -> str:
+    both = f"{mib(ours)} / {mib(peer)}"
+    if not section.memory or peer is None or "peak_mib" not in ours or "peak_mib" not in peer:
+        return both
+    return f"{both} {mark(round(ours['peak_mib']) <= round(peer['peak_mib']))}"
 
 
-def heading(title: str, source: dict[str, str]) -> list[str]:
-    origin = f"commit {source['commit']}, {source['date']}, {source['hardware']}, {source['versions']}"
-    return [f"## {title}", "", f"`{source['command']}`, {origin}.", ""]
+def floors(row: dict[str, Any] | None) -> str:
+    found = {} if row is None else row["floors"]
+    return ", ".join(f"{value:.3f}" for name, value in found.items() if name.startswith("both_")) or "–"
+
+
+def grid(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    names = list(head)
+    return ["| " + " | ".join(names) + " |", "|---" * len(names) + "|", *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def origin(source: dict[str, str]) -> str:
+    return f"`{source['command']}`, commit {source['commit']}, {source['date']}, {source['hardware']}, {source['versions']}."
+
+
+def paragraphs(*texts: str) -> list[str]:
+    return [line for text in texts if text for line in (text, "")]
+
+
+def listed(what: str, names: Iterable[str]) -> str:
+    found = list(names)
+    return f"{what}: {'; '.join(found)}." if found else ""
+
+
+def noted(lines: list[str], note: str) -> list[str]:
+    """With the note, where something is missed or refused."""
+    return [*lines, *paragraphs(note if any("✗" in line or "refused:" in line.lower() for line in lines) else "")]
+
+
+def by_value(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Names with the same value stand together behind it."""
+    names: dict[str, list[str]] = {}
+    for name, value in pairs:
+        names.setdefault(" ".join(value.split()), []).append(name)  # messages may have several lines
+    return [f"{value} ({', '.join(found)})" for value, found in names.items()]
+
+
+def refusals(rows: list[dict[str, Any]], label: str, contenders: Iterable[str]) -> list[str]:
+    found = [(name, row[label], row[name]["refused"]) for name in contenders for row in rows if "refused" in row.get(name, {})]
+    return [listed(f"{name} refused", by_value((row, why) for who, row, why in found if who == name)) for name in contenders]
+
+
+def is_measured(shape: Any, rows: list[dict[str, Any]]) -> bool:
+    sizes = {name: str(value) for name, value in asdict(shape).items() if name != "group"}
+    return any(all(str(row.get(name)).removeprefix("torch.") == value for name, value in sizes.items()) for row in rows)
+
+
+def geometric_mean(ratios: list[float | None]) -> float | None:
+    """None where one is missing."""
+    known = [ratio for ratio in ratios if ratio is not None]
+    return math.exp(sum(map(math.log, known)) / len(known)) if known and len(known) == len(ratios) else None
 
 
 def table(section: Section, stored: dict[str, Any]) -> list[str]:
-    wanted = [f"{name} at least {value:.2f}" for name, value in (("eager", section.eager), ("graph", section.graph)) if value]
+    """Eager times from a busy host are shown, and not judged."""
     source = stored["provenance"]
-    lines = heading(section.title, source)
-    lines += [f"Beside: {source['beside']}.", ""] if "beside" in source else []
-    lines += [f"Target: {', '.join(wanted)}.", ""] if wanted else []
+    is_busy = "beside" in source
+    rows = [row for row in stored["rows"] if row.get("group", section.groups[0]) in section.groups]
+    wanted = [f"{name} at least {value:.2f}" for name, value in (("eager", section.eager), ("graph", section.graph)) if value]
+    wanted += ["peak memory at most the peer's"] if section.memory else []
+    cells, eager_ratios = [], []
+    for row in rows:
+        ours, peer = row[section.ours], row.get(section.peer)
+        eager_ratios.append(ratio(ours, peer, "both_ms"))
+        eager = verdict(eager_ratios[-1], None if is_busy else section.eager)
+        graph = verdict(ratio(ours, peer, "both_graph_ms"), section.graph)
+        cells.append([row["shape"], times(ours), times(peer), eager, graph, floors(row), memory(section, ours, peer)])
     head = ("shape", "ours, ms: eager, graph", f"{section.peer}, ms: eager, graph", "eager", "graph", "floors, ms", "MiB")
-    lines += ["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *rows_of(section, stored), ""]
-    return lines + ([section.note, ""] if section.note else [])
+    lines = paragraphs(
+        origin(source), f"Beside: {source['beside']}." if is_busy else "", section.about, listed("Target", wanted)
+    ) + grid(head, cells)
+    mean = None if is_busy or section.mean is None else geometric_mean(eager_ratios)
+    if mean is not None:
+        lines += paragraphs(f"Geometric mean of the eager ratios: {verdict(mean, section.mean)}, of {section.mean:.2f} wanted.")
+    shapes = [shape for shape in SHAPES[section.file] if shape.group in section.groups]
+    lines += paragraphs(
+        listed("Commits", by_value((row["shape"], row["commit"]) for row in rows if "commit" in row)),
+        *refusals(rows, "shape", (section.ours, section.peer)),
+        listed("Not measured", (shape.name for shape in shapes if not is_measured(shape, rows))),
+    )
+    return noted(lines, section.note)
+
+
+def long_table(contender: str, stored: dict[str, Any]) -> list[str]:
+    """A row for each shape, both lengths in it."""
+    pairs: dict[str, dict[int, dict[str, Any]]] = {}
+    for row in stored["rows"]:
+        pairs.setdefault(row["shape"].replace(f" T{row['time']}", ""), {})[row["time"]] = row
+    cells = []
+    for shape, found in pairs.items():
+        short, long = (found.get(length, {}).get(contender) for length in SHORT_AND_LONG)
+        growth = verdict(ratio(short, long, "both_graph_ms"), None)
+        cells.append(
+            [shape, times(short), times(long), growth, floors(found.get(SHORT_AND_LONG[1])), f"{mib(short)} / {mib(long)}"]
+        )
+    lengths = [f"{length:,} tokens, ms: eager, graph" for length in SHORT_AND_LONG]
+    linear = SHORT_AND_LONG[1] // SHORT_AND_LONG[0]
+    lines = grid(("shape", *lengths, f"graph, times (linear: {linear})", "floors of the longer, ms", "MiB"), cells)
+    return [*paragraphs(origin(stored["provenance"])), *lines, *paragraphs(*refusals(stored["rows"], "shape", (contender,)))]
 
 
 def decode_table(stored: dict[str, Any]) -> list[str]:
-    lines = heading("One token", stored["provenance"])
-    head = ("op", "batch", "ours, ms: eager, graph", "peer, ms: eager, graph", "eager", "graph", "floor, ms")
-    lines += ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for row in stored["rows"]:
-        peer = row.get("fla") or row.get("mamba")
-        cells = [row["op"], str(row["batch"])]
-        cells += [f"{entry(side, 'eager_ms')}, {entry(side, 'graph_ms')}" for side in (row["ours"], peer)]
-        cells += [verdict(ratio(row["ours"], peer, f"{kind}_ms"), 1.0) for kind in ("eager", "graph")]
-        lines.append("| " + " | ".join([*cells, f"{row['floor_ms']:.4f}"]) + " |")
-    return [*lines, "", DECODE_NOTE, ""]
+    rows = [row | {"name": f"{row['op']} B{row['batch']}"} for row in stored["rows"]]
+    kinds, cells = ("eager_ms", "graph_ms"), []
+    for row in rows:
+        ours, peer = row["ours"], row.get("fla") or row.get("mamba")
+        ratios = [verdict(ratio(ours, peer, kind), 1.0) for kind in kinds]
+        floor = {"graph_ms": row["floor_ms"]}
+        judged = ratio(floor, ours, "graph_ms") if row["batch"] == DECODE_BATCH else None
+        above = "–" if judged is None else f"{judged:.2f} {mark(round(judged, 2) <= MOST_FLOORS)}"
+        cells.append(
+            [row["op"], str(row["batch"]), times(ours, kinds), times(peer, kinds), *ratios, f"{row['floor_ms']:.4f}", above]
+        )
+    head = ("op", "batch", "ours, ms: eager, graph", "peer, ms: eager, graph", "eager", "graph", "floor, ms", "graph / floor")
+    target = f"ratios at least 1.00; at B = {DECODE_BATCH} a graph within {MOST_FLOORS:g} times the floor"
+    unmeasured = {f"{row.op} B{row.batch}" for row in gpu_decode.ROWS} - {row["name"] for row in rows}
+    lines = paragraphs(origin(stored["provenance"]), f"Target: {target}.") + grid(head, cells)
+    lines += paragraphs(*refusals(rows, "name", ("ours", "fla", "mamba")), listed("Not measured", sorted(unmeasured)))
+    return noted(lines, DECODE_NOTE)
 
 
 def cold_start_table(stored: dict[str, Any]) -> list[str]:
-    lines = heading("The first call", stored["provenance"])
-    lines += [f"Target: at most {COLD_START:g} s, of a forward and a backward pass with nothing compiled before.", ""]
-    lines += ["| op | seconds |", "|---|---|"]
-    for row in stored["rows"]:
-        seconds = row.get("seconds")
-        found = row["refused"] if seconds is None else f"{seconds:.1f} {'✓' if seconds <= COLD_START else '✗'}"
-        lines.append(f"| {row['op']} | {found} |")
-    return [*lines, "", COLD_START_NOTE, ""]
+    seconds = {row["op"]: row["seconds"] for row in stored["rows"] if "seconds" in row}
+    lines = paragraphs(
+        origin(stored["provenance"]),
+        f"Target: at most {MOST_SECONDS:g} s, of a forward and a backward pass with nothing compiled before.",
+    ) + grid(("op", "seconds"), ((op, f"{found:.1f} {mark(found <= MOST_SECONDS)}") for op, found in seconds.items()))
+    lines += paragraphs(
+        listed("Refused", by_value((row["op"], row["refused"]) for row in stored["rows"] if "refused" in row)),
+        listed("Not measured", (op for op in gpu_cold_start.OPS if op not in {row["op"] for row in stored["rows"]})),
+    )
+    return noted(lines, COLD_START_NOTE)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="one page from the JSON files of the GPU benchmarks")
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    folder = parser.parse_args().results
+def page(folder: Path) -> str:
+    def of_file(name: str, tabulate: Callable[[dict[str, Any]], list[str]]) -> list[str]:
+        path = folder / f"{name}.json"
+        return tabulate(json.loads(path.read_text())) if path.exists() else [f"Not measured: {path.name} is not there.", ""]
+
     lines = [
         "# Kernels on an H200",
         "",
@@ -203,16 +290,22 @@ def main() -> None:
         "",
     ]
     for section in SECTIONS:
-        path = folder / f"{section.file}.json"
-        if path.exists():
-            lines += table(section, json.loads(path.read_text()))
-        else:
-            lines += [f"## {section.title}", "", f"Not measured: {path.name} is not there.", ""]
-    lines += decode_table(json.loads((folder / "gpu_decode.json").read_text()))
-    lines += cold_start_table(json.loads((folder / "gpu_cold_start.json").read_text()))
-    page = folder / "gpu.md"
-    write_atomically(page, lambda temporary: Path(temporary).write_text("\n".join(lines)))
-    print(f"written: {page}")
+        lines += [f"## {section.title}", "", *of_file(section.file, partial(table, section))]
+    lines += ["## One long sequence", "", *paragraphs(LONG_NOTE)]
+    for op, (file, contender) in LONG.items():
+        lines += [f"### {op}", "", *of_file(file, partial(long_table, contender))]
+    lines += ["## One token", "", *of_file("gpu_decode", decode_table)]
+    lines += ["## The first call", "", *of_file("gpu_cold_start", cold_start_table)]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="one page from the JSON files of the GPU benchmarks")
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    folder = parser.parse_args().results
+    text = page(folder)
+    write_atomically(folder / "gpu.md", lambda temporary: Path(temporary).write_text(text))
+    print(f"written: {folder / 'gpu.md'}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The Triton selective scan on a GPU against its chunked torch form and mamba-ssm's CUDA kernel, in one run.
 
     python benchmarks/gpu_selective_scan.py [--out results/gpu_selective_scan.json] [--contenders ours,unsigned,chunked,mamba]
+    python benchmarks/gpu_selective_scan.py --rows long --contenders ours --out results/gpu_selective_scan_long.json
     python benchmarks/gpu_selective_scan.py --tune      other launch settings, one changed at a time
 
 The columns are those of gpu_table.py, with another floor beside that of memory: one exponential for each (token, channel, state
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_table import Contender, ceilings, fill_table, line, measure, memory_floors, parse_arguments
+from gpu_table import Contender, ceilings, fill_table, line, measure, memory_floors, parse_arguments, shapes_of
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -34,6 +35,7 @@ EXPONENTIALS_PER_CLOCK = 16  # of one multiprocessor, on Hopper
 
 @dataclass(frozen=True)
 class Shape:
+    group: str
     batch: int
     time: int
     channels: int
@@ -45,8 +47,16 @@ class Shape:
         return f"B{self.batch} T{self.time} D{self.channels} N{self.size} {self.dtype}"
 
 
-SIZES = [(8, 2048, 2048, 16), (8, 2048, 4096, 16), (1, 65536, 2048, 16), (1024, 40, 256, 16)]
-SHAPES = [Shape(*sizes, dtype) for dtype in ("bfloat16", "float32") for sizes in SIZES]
+SIZES = [
+    ("scan", 8, 2048, 2048, 16),
+    ("scan", 8, 2048, 4096, 16),
+    ("scan", 1, 65536, 2048, 16),
+    ("small", 1024, 40, 256, 16),
+]
+SHAPES = [
+    *(Shape(*sizes, dtype) for dtype in ("bfloat16", "float32") for sizes in SIZES),
+    *(Shape("long", 1, time, 512, 16, "bfloat16") for time in (2**16, 2**20)),
+]
 
 
 @dataclass(frozen=True)
@@ -143,6 +153,7 @@ def tune() -> None:
             before = [(table, key, table[key]) for table, key, _ in settings]
             for table, key, value in settings:
                 table[key] = value
+            plans._kept.cache_clear()  # a plan holds what was compiled for it
             try:
                 found = measure(CONTENDERS["ours"], x)
                 print(f"{shape.name:28s} {name:24s} {line(found)}", flush=True)
@@ -150,11 +161,13 @@ def tune() -> None:
                 print(f"{shape.name:28s} {name:24s} {type(error).__name__}: {error}"[:120], flush=True)
             for table, key, value in before:
                 table[key] = value
+            plans._kept.cache_clear()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="the Triton selective scan against chunked torch and mamba-ssm, on a GPU")
     parser.add_argument("--out", type=Path, default=Path("results/gpu_selective_scan.json"))
+    parser.add_argument("--rows", default="scan,small", help="groups of shapes, by comma")
     parser.add_argument("--contenders", default=",".join(CONTENDERS), help="by comma")
     parser.add_argument("--tune", action="store_true", help="only our kernel, under other launch settings")
     arguments = parse_arguments(parser)
@@ -164,10 +177,9 @@ def main() -> None:
     names = arguments.contenders.split(",")
     if unknown := set(names) - set(CONTENDERS):
         parser.error(f"no contender {', '.join(sorted(unknown))}; there are {', '.join(CONTENDERS)}")
+    chosen, contenders = shapes_of(parser, arguments.rows, SHAPES), {name: CONTENDERS[name] for name in names}
     ceiling = ceilings() | {"exponentials_per_s": exponentials_per_s()}
-    fill_table(
-        "gpu_selective_scan", arguments.out, SHAPES, Operands.draw, {name: CONTENDERS[name] for name in names}, floors, ceiling
-    )
+    fill_table("gpu_selective_scan", arguments.out, chosen, Operands.draw, contenders, floors, ceiling)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,10 @@ import triton
 import triton.language as tl
 
 from eigentrack.kernels.delta_rule_chunk import (
+    away_from_zero,
+    beta_gradient,
     chunk_rows,
+    decay_gradients,
     decay_matrix,
     gate_gradient,
     last_row,
@@ -26,6 +29,7 @@ from eigentrack.kernels.delta_rule_chunk import (
     lower_triangle,
     pair_gradients,
     product,
+    solution,
     store_columns,
     store_tile,
 )
@@ -88,7 +92,7 @@ def walk_back_kernel(
         b_k = load_tile(k + token * N * K, o_factor, o_k, m_factor, K)
         b_q = load_tile(q + token * K, o_token, o_k, m_last, K)
         b_dy = load_tile(dy + token * V, o_token, o_v, m_last, V)
-        b_beta = tl.load(beta + token * N + o_factor, mask=m_factor, other=0.0).to(tl.float32)
+        b_beta = away_from_zero(tl.load(beta + token * N + o_factor, mask=m_factor, other=0.0).to(tl.float32))
         b_inverse = load_tile(inverse + place * C * C, o_c, o_c, m_all, C)
         b_scores = load_tile(scores + place * C * C, o_c, o_c, m_all, C)
         b_du = product(tl.trans(b_scores), b_dy, OPERAND, PRECISION)
@@ -98,7 +102,7 @@ def walk_back_kernel(
             if GATED:
                 b_of_state *= tl.load(to_end + place * C + o_c)[:, None]
             b_du += b_of_state
-        b_dv = product(tl.trans(b_inverse), b_beta[:, None] * b_du, OPERAND, PRECISION)  # (8)
+        b_dv = solution(tl.trans(b_inverse), b_beta[:, None] * b_du, OPERAND, PRECISION)  # (8)
         store_tile(dv + token * N * V, b_dv, o_factor, o_v, m_factor, V)
         if GATED:
             b_from_start = tl.load(from_start + place * C + o_c)
@@ -154,7 +158,7 @@ def gradients_kernel(
     first, tokens = locate_chunk(slot, bounds, chunk_starts, chunk_sequence, time, C, N, PACKED)
     if tokens > 0:
         o_factor, o_token, m_factor, m_last = chunk_rows(tokens, heads, C, N)
-        o_k = tl.arange(0, BK)
+        o_c, o_k = tl.arange(0, C), tl.arange(0, BK)
         m_k = o_k < K
         token = first * heads + head
         place = tl.program_id(0).to(tl.int64)
@@ -171,29 +175,29 @@ def gradients_kernel(
             if DSTATE:
                 b_dstate = load_tile(dstates + place * K * V, o_k, o_v, m_k, V)
                 b_dkt += product(b_dstate, b_xt, OPERAND, PRECISION)  # Xᵀ
+        b_beta = away_from_zero(tl.load(beta + token * N + o_factor, mask=m_factor, other=0.0).to(tl.float32))
+        b_dbeta = beta_gradient(b_beta, b_solved, C)  # (10)
+        tl.store(dbeta + token * N + o_factor, b_dbeta.to(dbeta.dtype.element_ty), mask=m_factor)
         b_kt = load_columns(k + token * N * K, o_factor, o_k, m_factor, K)
         b_qt = load_columns(q + token * K, o_token, o_k, m_last, K)
-        b_beta = tl.load(beta + token * N + o_factor, mask=m_factor, other=0.0).to(tl.float32)
         b_decay = lower_triangle(C)
         b_to_end = tl.full([C], 1.0, dtype=tl.float32)
         b_from_start = b_to_end
         if GATED:
-            b_g = load_gates(gate + token, tl.arange(0, C), tokens, heads, C, N)
+            b_of_state = b_beta * tl.sum(b_kt * b_dkt, axis=0)  # b_j k_j · X_j
+            b_pairs = decay_gradients(b_qt, b_kt, b_beta, b_read, b_solved, C, OPERAND, PRECISION)
+            b_pairs += tl.where(o_c[:, None] == C - 1, b_of_state[None, :], 0.0)
+            store_tile(dpairs + place * C * C, b_pairs, o_c, o_c, o_c < C, C)
+            b_g = load_gates(gate + token, o_c, tokens, heads, C, N)
             b_decay = decay_matrix(b_g, C)
             b_from_start = tl.cumprod(b_g, axis=0)
             b_to_end = last_row(b_decay, C)
-        b_f1, b_f2, b_through = pair_gradients(b_qt, b_kt, b_beta, b_decay, b_read, b_solved, C, OPERAND, PRECISION)
-        b_of_state = tl.sum(b_kt * b_dkt, axis=0)  # k_j · X_j
-        b_dbeta = tl.sum(b_through * b_decay, axis=0) + b_to_end * b_of_state  # (10)
-        tl.store(dbeta + token * N + o_factor, b_dbeta.to(dbeta.dtype.element_ty), mask=m_factor)
+        b_f1, b_f2 = pair_gradients(b_beta, b_decay, b_read, b_solved, C)
         b_dqt = product(b_kt, tl.trans(b_f1), OPERAND, PRECISION)
         b_dkt *= (b_beta * b_to_end)[None, :]
         b_dkt += product(b_qt, b_f1, OPERAND, PRECISION)
         b_dkt -= product(b_kt, b_f2 + tl.trans(b_f2), OPERAND, PRECISION)
-        o_c = tl.arange(0, C)
         if GATED:
-            b_pairs = (b_through + tl.where(o_c[:, None] == C - 1, b_of_state[None, :], 0.0)) * b_beta[None, :]
-            store_tile(dpairs + place * C * C, b_pairs, o_c, o_c, o_c < C, C)
             b_start = tl.zeros([C], dtype=tl.float32)
             if STATE:
                 b_queried = tl.zeros([BK, C], dtype=tl.float32)

@@ -19,12 +19,19 @@ import triton
 import triton.language as tl
 
 SOLVE_BLOCK = tl.constexpr(16)
+SMALLEST_BETA = tl.constexpr(1e-15)  # of what divides in (10)
 
 
 @triton.jit
 def product(b_left, b_right, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
     """left @ right in float32, from operands of the given type."""
     return tl.dot(b_left.to(OPERAND), b_right.to(OPERAND), input_precision=PRECISION)
+
+
+@triton.jit
+def solution(b_inverse, b_right, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
+    """A @ right, whose diagonal of ones takes the right side as it is, not rounded to the operands' type."""
+    return product(b_inverse, b_right, OPERAND, PRECISION) + (b_right - b_right.to(OPERAND).to(tl.float32))
 
 
 @triton.jit
@@ -139,29 +146,45 @@ def lower_triangle(C: tl.constexpr):
 
 
 @triton.jit
+def away_from_zero(b_beta):
+    """b as A and the backward pass take it: dv_j = b_j (...) must not vanish, since (10) divides by b_j."""
+    return tl.where(tl.abs(b_beta) < SMALLEST_BETA, SMALLEST_BETA, b_beta)
+
+
+@triton.jit
 def chunk_matrices(b_q, b_k, b_beta, b_decay, C: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
     """A of (3) and P of (4)."""
     o = tl.arange(0, C)
     b_keys = tl.trans(b_k)
-    b_met = product(b_k, b_keys, OPERAND, PRECISION) * b_decay * b_beta[None, :]
+    b_met = product(b_k, b_keys, OPERAND, PRECISION) * b_decay * away_from_zero(b_beta)[None, :]
     b_met = tl.where(o[:, None] > o[None, :], b_met, 0.0)
     b_inverse = unit_lower_inverse(b_met, C, PRECISION)
     return b_inverse, product(b_q, b_keys, OPERAND, PRECISION) * b_decay
 
 
 @triton.jit
-def pair_gradients(
-    b_qt, b_kt, b_beta, b_decay, b_read, b_solved, C: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr
-):
-    """From E1_ij = dy_i·x_j and E2_ij = dv_i·x_j: F1, F2 of (9), and D_ij / b_j of (11). q and k come as columns, [BK, C]."""
+def beta_gradient(b_beta, b_solved, C: tl.constexpr):
+    """db_j = E2_jj / b_j (10), from E2_ij = dv_i·x_j."""
     o = tl.arange(0, C)
-    b_read = tl.where(o[:, None] >= o[None, :], b_read, 0.0)
-    b_solved = tl.where(o[:, None] > o[None, :], b_solved, 0.0)
+    return tl.sum(tl.where(o[:, None] == o[None, :], b_solved, 0.0), axis=0) / b_beta
+
+
+@triton.jit
+def pair_gradients(b_beta, b_decay, b_read, b_solved, C: tl.constexpr):
+    """F1 and F2 of (9), from E1_ij = dy_i·x_j and E2."""
+    o = tl.arange(0, C)
+    b_scale = b_decay * b_beta[None, :]
+    return b_read * b_scale, tl.where(o[:, None] > o[None, :], b_solved * b_scale, 0.0)
+
+
+@triton.jit
+def decay_gradients(b_qt, b_kt, b_beta, b_read, b_solved, C: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
+    """D_ij of (11), from E1 and E2. q and k come as columns, [BK, C]."""
+    o = tl.arange(0, C)
     b_qk = product(tl.trans(b_qt), b_kt, OPERAND, PRECISION)
     b_kk = product(tl.trans(b_kt), b_kt, OPERAND, PRECISION)
-    b_through = b_qk * b_read - b_kk * b_solved
-    b_scale = b_decay * b_beta[None, :]
-    return b_read * b_scale, b_solved * b_scale, b_through
+    b_through = tl.where(o[:, None] >= o[None, :], b_qk * b_read, 0.0) - tl.where(o[:, None] > o[None, :], b_kk * b_solved, 0.0)
+    return b_through * b_beta[None, :]
 
 
 @triton.jit

@@ -23,6 +23,7 @@ from eigentrack.kernels.delta_rule_chunk import (
     load_tile,
     lower_triangle,
     product,
+    solution,
     store_tile,
 )
 
@@ -178,7 +179,7 @@ def walk_kernel(
                 b_stored *= b_from_start[:, None]
                 b_y *= b_from_start[:, None]
             b_v -= b_stored
-        b_error = product(b_inverse, b_v, OPERAND, PRECISION)  # (5)
+        b_error = solution(b_inverse, b_v, OPERAND, PRECISION)  # (5)
         if SAVE:
             store_tile(errors + token * N * V, b_error, o_factor, o_v, m_factor, V)
         b_u = b_beta[:, None] * b_error

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from eigentrack.kernels.chunk_table import ChunkTable
+from eigentrack.kernels.compile_together import compile_together, shadow
 from eigentrack.kernels.delta_rule_backward import gates_kernel, gradients_kernel, walk_back_kernel
 from eigentrack.kernels.delta_rule_forward import prepare_kernel, walk_kernel
 from eigentrack.kernels.delta_rule_plan import Plan
@@ -95,8 +96,19 @@ class Gradients(NamedTuple):
 
 
 def forward(inputs: Inputs, save: bool) -> Outputs:
+    plan = inputs.plan(save)
     with torch.cuda.device_of(inputs.q):  # Triton launches on the current GPU; autograd sets it for the backward pass
-        return _forward(inputs, inputs.plan(save))
+        if not plan.compiled:
+            shape = (plan.step, plan.short, plan.single, plan.packed, inputs.initial_state is None, plan.value_dim)
+            kind = (plan.save, *shape, plan.walk_settings["BV"], *plan.constants.items())
+            compile_together(("delta rule", *kind), lambda: _both_passes(Inputs(*map(shadow, inputs)), plan))  # type: ignore[arg-type]
+        return _forward(inputs, plan)
+
+
+def _both_passes(inputs: Inputs, plan: Plan) -> None:
+    out = _forward(inputs, plan)
+    if plan.save:  # who hands a state in will differentiate the one that comes out
+        backward(inputs, out.saved, out.y, None if inputs.initial_state is None else out.last_state)
 
 
 def _forward(inputs: Inputs, plan: Plan) -> Outputs:

@@ -15,8 +15,10 @@ import triton
 import triton.language as tl
 
 from eigentrack.kernels.delta_rule_chunk import (
+    away_from_zero,
     chunk_matrices,
     chunk_rows,
+    decay_gradients,
     decay_matrix,
     gate_gradient,
     last_row,
@@ -26,6 +28,7 @@ from eigentrack.kernels.delta_rule_chunk import (
     lower_triangle,
     pair_gradients,
     product,
+    solution,
     store_columns,
     store_tile,
 )
@@ -124,7 +127,7 @@ def _forward_chunk(
             b_y *= b_from_start[:, None]
             b_state *= tl.reduce(b_g, 0, _times)
         b_v -= b_stored
-    b_u = b_beta[:, None] * product(b_inverse, b_v, OPERAND, PRECISION)  # (5)
+    b_u = b_beta[:, None] * solution(b_inverse, b_v, OPERAND, PRECISION)  # (5)
     b_y += product(b_scores, b_u, OPERAND, PRECISION)  # (6)
     store_tile(y, b_y, o_token, o_v, m_last, V)
     if GATED:
@@ -226,7 +229,7 @@ def _backward_chunk(
     b_kt = load_columns(k, o_factor, o_k, m_factor, K)
     b_qt = load_columns(q, o_token, o_k, m_last, K)
     b_k, b_q = tl.trans(b_kt), tl.trans(b_qt)
-    b_beta = tl.load(beta + o_factor, mask=m_factor, other=0.0).to(tl.float32)
+    b_beta = away_from_zero(tl.load(beta + o_factor, mask=m_factor, other=0.0).to(tl.float32))
     b_decay = lower_triangle(C)
     b_from_start = tl.full([C], 1.0, dtype=tl.float32)
     b_to_end = b_from_start
@@ -242,29 +245,31 @@ def _backward_chunk(
     b_du = product(tl.trans(b_scores), b_dy, OPERAND, PRECISION)
     if STATE:
         b_x -= b_from_start[:, None] * product(b_k, b_state, OPERAND, PRECISION)
-    b_x = product(b_inverse, b_x, OPERAND, PRECISION)  # (5)
+    b_x = solution(b_inverse, b_x, OPERAND, PRECISION)  # (5)
     if LAST:
         b_du += b_to_end[:, None] * product(b_k, b_dlast, OPERAND, PRECISION)
-    b_dv = product(tl.trans(b_inverse), b_beta[:, None] * b_du, OPERAND, PRECISION)  # (8)
+    b_dv = solution(tl.trans(b_inverse), b_beta[:, None] * b_du, OPERAND, PRECISION)  # (8)
     store_tile(dv, b_dv, o_factor, o_v, m_factor, V)
 
     b_xt = tl.trans(b_x)
     b_read = product(b_dy, b_xt, OPERAND, PRECISION)
     b_solved = product(b_dv, b_xt, OPERAND, PRECISION)
-    b_f1, b_f2, b_through = pair_gradients(b_qt, b_kt, b_beta, b_decay, b_read, b_solved, C, OPERAND, PRECISION)
-    b_dbeta = tl.sum(b_through * b_decay, axis=0)
+    b_dbeta = tl.sum(b_dv * b_x, axis=1) / b_beta  # (10), of float32
+    tl.store(dbeta + o_factor, b_dbeta.to(dbeta.dtype.element_ty), mask=m_factor)
+    b_f1, b_f2 = pair_gradients(b_beta, b_decay, b_read, b_solved, C)
     b_dqt = product(b_kt, tl.trans(b_f1), OPERAND, PRECISION)  # (9)
     b_dkt = product(b_qt, b_f1, OPERAND, PRECISION) - product(b_kt, b_f2 + tl.trans(b_f2), OPERAND, PRECISION)
     b_dstate = b_dlast
     o_c = tl.arange(0, C)
-    b_pairs = b_through * b_beta[None, :]
     b_start = tl.zeros([C], dtype=tl.float32)
+    if GATED:
+        b_pairs = decay_gradients(b_qt, b_kt, b_beta, b_read, b_solved, C, OPERAND, PRECISION)
     if LAST:
         b_stored = product(b_dlast, b_xt, OPERAND, PRECISION)
-        b_of_state = tl.sum(b_kt * b_stored, axis=0)
         b_dkt += b_stored * (b_beta * b_to_end)[None, :]
-        b_dbeta += b_to_end * b_of_state
-        b_pairs += tl.where(o_c[:, None] == C - 1, (b_beta * b_of_state)[None, :], 0.0)
+        if GATED:
+            b_of_state = b_beta * tl.sum(b_kt * b_stored, axis=0)
+            b_pairs += tl.where(o_c[:, None] == C - 1, b_of_state[None, :], 0.0)
     if STATE:
         b_queried = product(b_state, tl.trans(b_dy), OPERAND, PRECISION)
         b_erased = product(b_state, tl.trans(b_dv), OPERAND, PRECISION)
@@ -281,7 +286,6 @@ def _backward_chunk(
             b_dstate += kept
     store_columns(dq, b_dqt, o_token, o_k, m_last, K)
     store_columns(dk, b_dkt, o_factor, o_k, m_factor, K)
-    tl.store(dbeta + o_factor, b_dbeta.to(dbeta.dtype.element_ty), mask=m_factor)
     if GATED:
         b_g_after = load_gates(gate, o_c + 1, tokens, heads, C, N)
         for t_start in tl.static_range(0, C, GATE_ROWS):

@@ -13,6 +13,8 @@ from typing import Any
 
 from torch import Tensor
 
+from eigentrack.kernels.compile_together import at, only_compiles
+
 ALIGNMENT = 16  # bytes: Triton compiles wider copies for pointers that are multiples of it
 
 Compiled = dict[Any, Any]  # what `launch` has seen → the compiled kernel and its constants in order
@@ -24,17 +26,18 @@ def launch(
     programs: int,
     arguments: tuple[Tensor | int | None, ...],
     constants: Callable[[], dict[str, Any]],
+    variant: bool = False,
 ) -> None:
-    """`compiled` belongs to one plan: `constants` may depend on that, and on which of `arguments` are None. A tensor comes
-    first; the kernel takes its constants behind its arguments."""
-    key = launch_key(kernel, arguments)
+    """`compiled` belongs to one plan: `constants` may depend on that, on which of `arguments` are None, and on `variant`. A
+    tensor comes first; the kernel takes its constants behind its arguments."""
+    key = (variant, *launch_key(kernel, arguments))
     if key in compiled:
         found, values = compiled[key]
         found[programs, 1, 1](*arguments, *values)
         return
     named = constants()
-    found = kernel[(programs,)](*arguments, **named)
-    if found is not None:  # the interpreter compiles nothing
+    found = at(kernel, programs)(*arguments, **named)
+    if found is not None and not only_compiles():  # the interpreter compiles nothing
         compiled[key] = found, tuple(named[name] for name in kernel.arg_names if name in named)
 
 

@@ -5,18 +5,21 @@ Inputs are contiguous: q, k [B, T, H, K], v [B, T, H, V], a [B, T, H] or [B, T, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from eigentrack.kernels.chunk_table import ChunkTable
+from eigentrack.kernels.compile_together import compile_together, shadow
+from eigentrack.kernels.direct_launch import launch
 from eigentrack.kernels.gated_linear_channels import channel_gradients_kernel, scores_kernel
 from eigentrack.kernels.gated_linear_gradients import gradients_kernel
 from eigentrack.kernels.gated_linear_output import output_kernel
 from eigentrack.kernels.gated_linear_plan import Plan
 from eigentrack.kernels.gated_linear_short import short_backward_kernel, short_forward_kernel
+from eigentrack.kernels.gated_linear_step import step_kernel
 from eigentrack.kernels.gated_linear_walk import carry_kernel, walk_kernel
 
 
@@ -29,8 +32,14 @@ class Inputs:
     initial_state: Tensor | None
     cu_seqlens: Tensor | None
 
-    def plan(self) -> Plan:
-        return Plan.of(self.q, self.k, self.v, self.a, self.cu_seqlens)
+    def plan(self, differentiated: bool) -> Plan:
+        return Plan.of(self.q, self.k, self.v, self.a, self.cu_seqlens, differentiated)
+
+    def plan_of_symbols(self, differentiated: bool) -> Plan:
+        return Plan.of_symbols(self.q, self.k, self.v, self.a, self.cu_seqlens, differentiated)
+
+    def shadows(self) -> Inputs:
+        return Inputs(*(shadow(getattr(self, field.name)) for field in fields(self)))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -46,8 +55,9 @@ class Outputs:
     def allocate(plan: Plan, inputs: Inputs) -> Outputs:
         q, heads = inputs.q, plan.heads
         state = (heads, plan.key_dim, plan.value_dim)
-        scored = plan.channel and not plan.short
-        carried = not plan.short and (inputs.initial_state is not None or not plan.single)
+        whole = plan.short or plan.step  # one launch, which keeps nothing
+        scored = plan.channel and not whole
+        carried = not whole and (inputs.initial_state is not None or not plan.single)
         return Outputs(
             y=q.new_empty(*q.shape[:3], plan.value_dim),
             last_state=q.new_empty(plan.sequences, *state, dtype=torch.float32),
@@ -71,29 +81,47 @@ class Gradients:
         return Gradients(dq, dk, dv, da, state)
 
 
-def forward(inputs: Inputs) -> Outputs:
+def forward(inputs: Inputs, differentiated: bool) -> Outputs:
+    plan = inputs.plan(differentiated)
     with torch.cuda.device_of(inputs.q):  # Triton launches on the current GPU; autograd sets it for the backward pass
-        return _forward(inputs, inputs.plan())
+        if not plan.compiled:
+            shape = (plan.step, plan.short, plan.single, plan.packed, plan.segments > 1, inputs.initial_state is None)
+            kind = ("gated linear", differentiated, *shape, *plan.constants().items())
+            compile_together(kind, lambda: _passes(inputs.shadows(), plan))
+        return _forward(inputs, plan)
+
+
+def _passes(inputs: Inputs, plan: Plan) -> None:
+    out = _forward(inputs, plan)
+    if plan.differentiated:  # who hands a state in will differentiate the one that comes out
+        backward(inputs, out.scores, out.states, out.y, None if inputs.initial_state is None else out.last_state)
 
 
 def _forward(inputs: Inputs, plan: Plan) -> Outputs:
     out = Outputs.allocate(plan, inputs)
     q, k, v, a, initial_state = inputs.q, inputs.k, inputs.v, inputs.a, inputs.initial_state
+    has_initial = initial_state is not None
+    if plan.step:
+        settings = plan.step_settings()
+        launch(
+            *(plan.compiled, step_kernel, plan.sequences * plan.heads * -(-plan.value_dim // settings["BV"])),
+            (q, k, v, a, initial_state, out.y, out.last_state),
+            lambda: {**_constants(plan, step_kernel), "INITIAL": has_initial, **settings},
+        )
+        return out
     if plan.short:
-        short_forward_kernel[(plan.sequences * plan.heads,)](
-            *(q, k, v, a, initial_state, out.y, out.last_state, plan.time, plan.heads),
-            INITIAL=initial_state is not None,
-            **_constants(plan, short_forward_kernel),
-            **plan.short_settings(),
+        launch(
+            *(plan.compiled, short_forward_kernel, plan.sequences * plan.heads),
+            (q, k, v, a, initial_state, out.y, out.last_state, plan.time, plan.heads),
+            lambda: {**_constants(plan, short_forward_kernel), "INITIAL": has_initial, **plan.short_settings()},
         )
         return out
     table = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots)
     if plan.channel:
-        scores_kernel[(plan.slots * plan.heads,)](
-            *(q, k, a, out.scores, table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
-            PACKED=plan.packed,
-            **_constants(plan, scores_kernel),
-            **plan.scores_settings(),
+        launch(
+            *(plan.compiled, scores_kernel, plan.slots * plan.heads),
+            (q, k, a, out.scores, table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+            lambda: {**_constants(plan, scores_kernel), "PACKED": plan.packed, **plan.scores_settings()},
         )
     _walk(plan, table, k, v, a, initial_state, out.last_state, out.states, reverse=False)
     _output(plan, table, q, k, v, a, out.scores, out.states, out.y, reverse=False)
@@ -101,17 +129,21 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
 
 
 def backward(inputs: Inputs, scores: Tensor | None, states: Tensor | None, dy: Tensor, dlast_state: Tensor | None) -> Gradients:
-    plan = inputs.plan()
+    plan = inputs.plan(differentiated=True)
     out = Gradients.allocate(inputs)
     q, k, v, a, initial_state = inputs.q, inputs.k, inputs.v, inputs.a, inputs.initial_state
     if plan.short:
-        short_backward_kernel[(plan.sequences * plan.heads,)](
-            *(q, k, v, a, initial_state, dy, dlast_state),
-            *(out.dq, out.dk, out.dv, out.da, out.dinitial_state, plan.time, plan.heads),
-            INITIAL=initial_state is not None,
-            LAST=dlast_state is not None,
-            **_constants(plan, short_backward_kernel),
-            **plan.short_settings(),
+        launch(
+            *(plan.compiled, short_backward_kernel, plan.sequences * plan.heads),
+            (
+                *(q, k, v, a, initial_state, dy, dlast_state),
+                *(out.dq, out.dk, out.dv, out.da, out.dinitial_state, plan.time, plan.heads),
+            ),
+            lambda: {
+                **_constants(plan, short_backward_kernel),
+                **{"INITIAL": initial_state is not None, "LAST": dlast_state is not None},
+                **plan.short_settings(),
+            },
         )
         return out
     table = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots)
@@ -124,14 +156,17 @@ def backward(inputs: Inputs, scores: Tensor | None, states: Tensor | None, dy: T
     kernel = channel_gradients_kernel if plan.channel else gradients_kernel
     settings = plan.channel_gradients_settings() if plan.channel else plan.gradients_settings()
     blocks = -(-plan.key_dim // settings["BK"]) if plan.channel else 1
-    kernel[(plan.slots * plan.heads * blocks,)](
-        *(q, k, v, a, states, dy, dstates, out.dq, out.dk, out.da),
-        *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
-        PACKED=plan.packed,
-        STATE=states is not None,
-        DSTATE=dstates is not None,
-        **_constants(plan, kernel),
-        **settings,
+    launch(
+        *(plan.compiled, kernel, plan.slots * plan.heads * blocks),
+        (
+            *(q, k, v, a, states, dy, dstates, out.dq, out.dk, out.da),
+            *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+        ),
+        lambda: {
+            **_constants(plan, kernel),
+            **{"PACKED": plan.packed, "STATE": states is not None, "DSTATE": dstates is not None},
+            **settings,
+        },
     )
     return out
 
@@ -151,17 +186,19 @@ def _walk(
     blocks = -(-plan.key_dim // settings["BK"]) * -(-plan.value_dim // settings["BV"])
 
     def walk(start: Tensor | None, end: Tensor | None, decay: Tensor | None, kept: Tensor | None) -> None:
-        walk_kernel[(pairs * segments * blocks,)](
-            *(key, value, a, start, end, decay, kept, table.bounds, table.chunk_starts, plan.time, plan.heads),
-            *(segments, plan.span),
-            PACKED=plan.packed,
-            REVERSE=reverse,
-            START=start is not None,
-            END=end is not None,
-            DECAY=decay is not None,
-            KEEP=kept is not None,
-            **_constants(plan, walk_kernel),
-            **settings,
+        launch(
+            *(plan.compiled, walk_kernel, pairs * segments * blocks),
+            (
+                *(key, value, a, start, end, decay, kept, table.bounds, table.chunk_starts, plan.time, plan.heads),
+                *(segments, plan.span),
+            ),
+            lambda: {
+                **_constants(plan, walk_kernel),
+                **{"PACKED": plan.packed, "REVERSE": reverse, "START": start is not None, "END": end is not None},
+                **{"DECAY": decay is not None, "KEEP": kept is not None},
+                **settings,
+            },
+            variant=reverse,
         )
 
     if segments == 1:
@@ -172,15 +209,15 @@ def _walk(
     decay = a.new_empty(pairs * segments * (plan.key_dim if plan.channel else 1), dtype=torch.float32)
     walk(None, ends, decay, None)
     carry = plan.carry_settings()
-    carry_kernel[(pairs * -(-size // carry["BLOCK"]),)](
-        *(ends, decay, start_state, end_state, segments),
-        SIZE=size,
-        V=plan.value_dim,
-        CHANNEL=plan.channel,
-        REVERSE=reverse,
-        START=start_state is not None,
-        END=end_state is not None,
-        **carry,
+    launch(
+        *(plan.compiled, carry_kernel, pairs * -(-size // carry["BLOCK"])),
+        (ends, decay, start_state, end_state, segments),
+        lambda: {
+            **{"SIZE": size, "V": plan.value_dim, "CHANNEL": plan.channel, "REVERSE": reverse},
+            **{"START": start_state is not None, "END": end_state is not None},
+            **carry,
+        },
+        variant=reverse,
     )
     walk(ends, None, None, states)
 
@@ -198,14 +235,18 @@ def _output(
     reverse: bool,
 ) -> None:
     settings = plan.output_settings()
-    output_kernel[(plan.slots * plan.heads * -(-plan.value_dim // settings["BV"]),)](
-        *(reader, writer, value, a, scores, states, output),
-        *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
-        PACKED=plan.packed,
-        REVERSE=reverse,
-        STATE=states is not None,
-        **_constants(plan, output_kernel),
-        **settings,
+    launch(
+        *(plan.compiled, output_kernel, plan.slots * plan.heads * -(-plan.value_dim // settings["BV"])),
+        (
+            *(reader, writer, value, a, scores, states, output),
+            *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+        ),
+        lambda: {
+            **_constants(plan, output_kernel),
+            **{"PACKED": plan.packed, "REVERSE": reverse, "STATE": states is not None},
+            **settings,
+        },
+        variant=reverse,
     )
 
 

@@ -7,11 +7,13 @@ C tokens a chunk. A slot is the place of one chunk in the tensors that hold one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 import triton.language as tl
 from torch import Tensor
+
+from eigentrack.kernels.direct_launch import Compiled
 
 LONGEST_CHUNK = 64
 SHORTEST_CHUNK = 16  # tensor cores want at least 16 rows
@@ -30,26 +32,34 @@ class Plan:
     channel: bool  # a gate for each key channel, or one for the head
     packed: bool
     operand: torch.dtype
+    differentiated: bool  # the backward pass will follow
 
     @staticmethod
-    def of(q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None) -> Plan:
-        batch, time, heads, key_dim = q.shape
-        return Plan(
-            sequences=batch if cu_seqlens is None else cu_seqlens.shape[0] - 1,
-            time=time,
-            heads=heads,
-            key_dim=key_dim,
-            value_dim=v.shape[-1],
-            channel=a.ndim == 4,
-            packed=cu_seqlens is not None,
-            operand=torch.bfloat16 if all(x.dtype == torch.bfloat16 for x in (q, k, v)) else torch.float32,
-        )
+    def of(q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None, differentiated: bool) -> Plan:
+        """Made once for all calls of the same sizes."""
+        return _kept(*_fields(q, k, v, a, cu_seqlens, differentiated))
+
+    @staticmethod
+    def of_symbols(q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None, differentiated: bool) -> Plan:
+        """For torch.compile, whose sizes may be symbols: no table can keep those."""
+        return Plan(*_fields(q, k, v, a, cu_seqlens, differentiated))
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """The kernels that were launched for this plan."""
+        return {}
+
+    @cached_property
+    def step(self) -> bool:
+        """A single token that nobody differentiates."""
+        return self.time == 1 and not self.packed and not self.differentiated
 
     @cached_property
     def short(self) -> bool:
         """Every sequence fits into one chunk, and a program can hold all of its state."""
         longest = LONGEST_CHUNK if self.half and not self.channel else LONGEST_CHUNK // 2  # else the registers do not hold it
-        return not self.packed and self.time <= longest and max(self.key_dim, self.value_dim) <= WIDEST_SHORT
+        fits = self.time <= longest and max(self.key_dim, self.value_dim) <= WIDEST_SHORT
+        return fits and not self.packed and not self.step
 
     @cached_property
     def single(self) -> bool:
@@ -102,6 +112,9 @@ class Plan:
     # Launch settings. Two warps, or 32 rows on the left, keep a product away from the wgmma instructions: their left operand
     # must come from memory, since the assembler of CUDA before 13.3 may overwrite one in registers (tests/kernels checks that).
 
+    def step_settings(self) -> dict[str, int]:
+        return {"BK": max(16, _power_of_two(self.key_dim)), "BV": 16, "num_warps": 4}
+
     def short_settings(self) -> dict[str, int]:
         key, value = (max(16, _power_of_two(size)) for size in (self.key_dim, self.value_dim))
         return {"BK": key, "BV": value, "num_warps": 4, "num_stages": 1}
@@ -129,6 +142,18 @@ class Plan:
 
     def channel_gradients_settings(self) -> dict[str, int]:
         return {"BK": 16, "BV": 64 if self.half else 16, "num_warps": 4, "num_stages": 1}
+
+
+def _fields(
+    q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None, differentiated: bool
+) -> tuple[int, int, int, int, int, bool, bool, torch.dtype, bool]:
+    batch, time, heads, key_dim = q.shape
+    sequences = batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    operand = torch.bfloat16 if all(x.dtype == torch.bfloat16 for x in (q, k, v)) else torch.float32
+    return sequences, time, heads, key_dim, v.shape[-1], a.ndim == 4, cu_seqlens is not None, operand, differentiated
+
+
+_kept = lru_cache(maxsize=1024)(Plan)
 
 
 def _power_of_two(size: int) -> int:

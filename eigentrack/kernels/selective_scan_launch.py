@@ -6,11 +6,13 @@ float32 are contiguous.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
+from eigentrack.kernels.compile_together import compile_together, shadow
+from eigentrack.kernels.direct_launch import launch
 from eigentrack.kernels.selective_scan_backward import backward_kernel
 from eigentrack.kernels.selective_scan_forward import forward_kernel
 from eigentrack.kernels.selective_scan_plan import Plan, Segments
@@ -31,8 +33,11 @@ class Inputs:
     initial_state: Tensor | None
     cu_seqlens: Tensor | None
 
-    def plan(self, eigenvalues: EigenRange) -> Plan:
-        return Plan.of(self.x, self.b, self.cu_seqlens, eigenvalues)
+    def plan(self, eigenvalues: EigenRange, save: bool) -> Plan:
+        return Plan.of(self.x, self.b, self.cu_seqlens, eigenvalues, save)
+
+    def plan_of_symbols(self, eigenvalues: EigenRange, save: bool) -> Plan:
+        return Plan.of_symbols(self.x, self.b, self.cu_seqlens, eigenvalues, save)
 
     def even(self) -> Inputs:
         """Copies what the kernels cannot read: they step from row to row by one stride."""
@@ -40,6 +45,9 @@ class Inputs:
         z = None if self.z is None else _even_rows(self.z)
         others = (self.log_decay, self.skip, self.initial_state, self.cu_seqlens)
         return Inputs(x, dt, b, c, z, *(None if y is None else y.contiguous() for y in others))  # type: ignore[arg-type]
+
+    def shadows(self) -> Inputs:
+        return Inputs(*(shadow(getattr(self, field.name)) for field in fields(self)))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -49,12 +57,12 @@ class Outputs:
     checkpoints: Tensor | None  # [checkpoints, D, N] for the backward pass
 
     @staticmethod
-    def allocate(plan: Plan, inputs: Inputs, save: bool) -> Outputs:
+    def allocate(plan: Plan, inputs: Inputs) -> Outputs:
         x, state = inputs.x, (plan.channels, plan.size)
         return Outputs(
             y=x.new_empty(x.shape),
             last_state=x.new_empty(plan.sequences, *state, dtype=torch.float32),
-            checkpoints=x.new_empty(plan.checkpoints, *state, dtype=torch.float32) if save else None,
+            checkpoints=x.new_empty(plan.checkpoints, *state, dtype=torch.float32) if plan.save else None,
         )
 
 
@@ -76,44 +84,57 @@ class Gradients:
 
 
 def forward(inputs: Inputs, eigenvalues: EigenRange, save: bool) -> Outputs:
+    inputs, plan = inputs.even(), inputs.plan(eigenvalues, save)
     with torch.cuda.device_of(inputs.x):  # Triton launches on the current GPU; autograd sets it for the backward pass
-        return _forward(inputs.even(), inputs.plan(eigenvalues), save)
+        if not plan.compiled:
+            cuts = (plan.segments(name).count > 1 for name in ("forward", "backward"))
+            given = (x is None for x in (inputs.z, inputs.skip, inputs.initial_state))
+            kind = (plan.step, save, *given, inputs.x.dtype, *cuts, *plan.checkpointed().items())
+            compile_together(("selective scan", *kind), lambda: _both_passes(inputs.shadows(), plan))
+        return _forward(inputs, plan)
 
 
-def _forward(inputs: Inputs, plan: Plan, save: bool) -> Outputs:
-    out = Outputs.allocate(plan, inputs, save)
-    if plan.steps(save):
-        settings = plan.step_settings()
-        step_kernel[(plan.step_programs(settings),)](
-            *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, inputs.initial_state),
-            *(out.y, out.last_state, *_rows(inputs), plan.sequences),
-            **{**plan.constants(), **settings},
-            INITIAL=inputs.initial_state is not None,
-            GATED=inputs.z is not None,
-            SKIP=inputs.skip is not None,
+def _both_passes(inputs: Inputs, plan: Plan) -> None:
+    out = _forward(inputs, plan)
+    if out.checkpoints is not None:  # who hands a state in will differentiate the one that comes out
+        dlast_state = None if inputs.initial_state is None else out.last_state
+        backward(inputs, plan.eigenvalues, out.checkpoints, out.y, dlast_state)
+
+
+def _forward(inputs: Inputs, plan: Plan) -> Outputs:
+    out = Outputs.allocate(plan, inputs)
+    given = (inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip)
+    switches = {"GATED": inputs.z is not None, "SKIP": inputs.skip is not None}
+    if plan.step:
+        settings = plan.step_settings
+        launch(
+            *(plan.compiled, step_kernel, plan.step_programs(settings)),
+            (*given, inputs.initial_state, out.y, out.last_state, *_rows(inputs), plan.sequences),
+            lambda: {**plan.constants(), **settings, "INITIAL": inputs.initial_state is not None, **switches},
         )
         return out
     starts, cut = inputs.initial_state, plan.segments("forward")
     units = plan.sequences * cut.count
-    grid, split = (units * plan.channel_blocks,), (plan.time, cut.count, cut.length)
+    programs, split = units * plan.channel_blocks, (plan.time, cut.count, cut.length)
     if cut.count > 1:
         products, ends = (_states(inputs, plan, units) for _ in range(2))
-        summary_kernel[grid](
-            *(inputs.x, inputs.dt, inputs.b, inputs.log_decay, products, ends),
-            *(_row(inputs.x), _row(inputs.dt), _row(inputs.b), *split),
-            **plan.constants(),
-            **plan.settings("summary"),
+        launch(
+            *(plan.compiled, summary_kernel, programs),
+            (
+                *(inputs.x, inputs.dt, inputs.b, inputs.log_decay, products, ends),
+                *(_row(inputs.x), _row(inputs.dt), _row(inputs.b), *split),
+            ),
+            lambda: {**plan.constants(), **plan.settings("summary")},
         )
         starts = _join(plan, cut, products, ends, inputs.initial_state, back=False)
-    forward_kernel[grid](
-        *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, starts),
-        *(out.y, out.last_state, out.checkpoints, inputs.cu_seqlens, *_rows(inputs), *split),
-        **plan.checkpointed(),
-        START=starts is not None,
-        GATED=inputs.z is not None,
-        SKIP=inputs.skip is not None,
-        SAVE=save,
-        **plan.settings("forward"),
+    launch(
+        *(plan.compiled, forward_kernel, programs),
+        (*given, starts, out.y, out.last_state, out.checkpoints, inputs.cu_seqlens, *_rows(inputs), *split),
+        lambda: {
+            **plan.checkpointed(),
+            **{"START": starts is not None, "SAVE": plan.save, **switches},
+            **plan.settings("forward"),
+        },
     )
     return out
 
@@ -125,18 +146,19 @@ def backward(
     dy: Tensor,
     dlast_state: Tensor | None,
 ) -> Gradients:
-    inputs, plan = inputs.even(), inputs.plan(eigenvalues)
+    inputs, plan = inputs.even(), inputs.plan(eigenvalues, save=True)
     tokens, dends, cut = plan.batch * plan.time, dlast_state, plan.segments("backward")
     units = plan.sequences * cut.count
-    grid, split = (units * plan.channel_blocks,), (plan.time, cut.count, cut.length)
+    programs, split = units * plan.channel_blocks, (plan.time, cut.count, cut.length)
     if cut.count > 1:
         products, ends = (_states(inputs, plan, units) for _ in range(2))
-        summary_back_kernel[grid](
-            *(inputs.dt, inputs.c, inputs.z, inputs.log_decay, dy, products, ends),
-            *(_row(inputs.dt), _row(inputs.c), 0 if inputs.z is None else _row(inputs.z), *split),
-            **plan.constants(),
-            GATED=inputs.z is not None,
-            **plan.settings("summary"),
+        launch(
+            *(plan.compiled, summary_back_kernel, programs),
+            (
+                *(inputs.dt, inputs.c, inputs.z, inputs.log_decay, dy, products, ends),
+                *(_row(inputs.dt), _row(inputs.c), 0 if inputs.z is None else _row(inputs.z), *split),
+            ),
+            lambda: {**plan.constants(), "GATED": inputs.z is not None, **plan.settings("summary")},
         )
         dends = _join(plan, cut, products, ends, dlast_state, back=True)
     dx, ddt = (x.new_empty(x.shape) for x in (inputs.x, inputs.dt))
@@ -149,16 +171,19 @@ def backward(
     db_parts, dc_parts = (parts(plan.channel_blocks, *inputs.b.shape) for _ in range(2))
     decay_parts = _states(inputs, plan, units)
     skip_parts = None if inputs.skip is None else parts(units, plan.channels)
-    backward_kernel[grid](
-        *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, checkpoints, dy, dends),
-        *(dx, ddt, db_parts, dc_parts, dz, decay_parts, skip_parts, dinitial_state, inputs.cu_seqlens),
-        *(*_rows(inputs), tokens, *split),
-        **plan.checkpointed(),
-        INITIAL=dinitial_state is not None,
-        LAST=dends is not None,
-        GATED=inputs.z is not None,
-        SKIP=inputs.skip is not None,
-        **plan.settings("backward"),
+    launch(
+        *(plan.compiled, backward_kernel, programs),
+        (
+            *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, checkpoints, dy, dends),
+            *(dx, ddt, db_parts, dc_parts, dz, decay_parts, skip_parts, dinitial_state, inputs.cu_seqlens),
+            *(*_rows(inputs), tokens, *split),
+        ),
+        lambda: {
+            **plan.checkpointed(),
+            **{"INITIAL": dinitial_state is not None, "LAST": dends is not None},
+            **{"GATED": inputs.z is not None, "SKIP": inputs.skip is not None},
+            **plan.settings("backward"),
+        },
     )
     # one order of summation: the same bits in every run
     db, dc = db_parts.sum(0).to(inputs.b.dtype), dc_parts.sum(0).to(inputs.c.dtype)
@@ -174,8 +199,11 @@ def _states(inputs: Inputs, plan: Plan, units: int) -> Tensor:
 def _join(plan: Plan, cut: Segments, products: Tensor, ends: Tensor, given: Tensor | None, back: bool) -> Tensor:
     joined, settings = torch.empty_like(products), plan.settings("join")
     size = plan.channels * plan.size
-    join_kernel[(plan.sequences * -(-size // settings["BLOCK"]),)](
-        *(products, ends, given, joined, cut.count), SIZE=size, GIVEN=given is not None, BACK=back, **settings
+    launch(
+        *(plan.compiled, join_kernel, plan.sequences * -(-size // settings["BLOCK"])),
+        (products, ends, given, joined, cut.count),
+        lambda: {"SIZE": size, "GIVEN": given is not None, "BACK": back, **settings},
+        variant=back,
     )
     return joined
 

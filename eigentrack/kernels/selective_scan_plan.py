@@ -6,10 +6,11 @@ A unit is what one program walks through: a sequence, or where there are few and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from torch import Tensor
 
+from eigentrack.kernels.direct_launch import Compiled
 from eigentrack.spectrum import EigenRange
 
 # One warp a program: sums over channels and over the state stay inside it, and it waits for no other.
@@ -50,19 +51,22 @@ class Plan:
     size: int
     packed: bool
     eigenvalues: EigenRange
+    save: bool  # for the backward pass
 
     @staticmethod
-    def of(x: Tensor, b: Tensor, cu_seqlens: Tensor | None, eigenvalues: EigenRange) -> Plan:
-        batch, time, channels = x.shape
-        return Plan(
-            batch=batch,
-            sequences=batch if cu_seqlens is None else cu_seqlens.shape[0] - 1,
-            time=time,
-            channels=channels,
-            size=b.shape[-1],
-            packed=cu_seqlens is not None,
-            eigenvalues=eigenvalues,
-        )
+    def of(x: Tensor, b: Tensor, cu_seqlens: Tensor | None, eigenvalues: EigenRange, save: bool) -> Plan:
+        """Made once for all calls of the same sizes."""
+        return _kept(*_fields(x, b, cu_seqlens, eigenvalues, save))
+
+    @staticmethod
+    def of_symbols(x: Tensor, b: Tensor, cu_seqlens: Tensor | None, eigenvalues: EigenRange, save: bool) -> Plan:
+        """For torch.compile, whose sizes may be symbols: no table can keep those."""
+        return Plan(*_fields(x, b, cu_seqlens, eigenvalues, save))
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """The kernels that were launched for this plan."""
+        return {}
 
     @cached_property
     def state_block(self) -> int:
@@ -84,9 +88,10 @@ class Plan:
         length = max(SHORTEST_SEGMENT, -(-wanted // CHUNK) * CHUNK)  # checkpoints fall on the cuts
         return Segments(-(-self.time // length), length) if length < self.time else Segments(1, self.time)
 
-    def steps(self, save: bool) -> bool:
+    @cached_property
+    def step(self) -> bool:
         """A single token for every sequence, which nobody differentiates."""
-        return self.time == 1 and not self.packed and not save
+        return self.time == 1 and not self.packed and not self.save
 
     @cached_property
     def checkpoints(self) -> int:
@@ -114,6 +119,7 @@ class Plan:
         found = LAUNCH[kernel]
         return {**found, "U": min(found["U"], _power_of_two(self.time))} if "U" in found else found
 
+    @cached_property
     def step_settings(self) -> dict[str, int]:
         wide = self._step_of(**WIDE_STEP)
         return wide if self.step_programs(wide) >= WIDE_STEPS_FROM else self._step_of(**NARROW_STEP)
@@ -127,6 +133,17 @@ class Plan:
     def _channels_of(self, entries: int) -> int:
         """The block of channels whose states have so many entries."""
         return min(WIDEST_BLOCK, entries // self.state_block, max(8, _power_of_two(self.channels)))
+
+
+def _fields(
+    x: Tensor, b: Tensor, cu_seqlens: Tensor | None, eigenvalues: EigenRange, save: bool
+) -> tuple[int, int, int, int, int, bool, EigenRange, bool]:
+    batch, time, channels = x.shape
+    sequences = batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    return batch, sequences, time, channels, b.shape[-1], cu_seqlens is not None, eigenvalues, save
+
+
+_kept = lru_cache(maxsize=1024)(Plan)
 
 
 def _power_of_two(size: int) -> int:

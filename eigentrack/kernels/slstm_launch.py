@@ -10,10 +10,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from eigentrack.kernels.slstm_backward import backward_kernel
 from eigentrack.kernels.slstm_forward import forward_kernel
 from eigentrack.kernels.slstm_plan import Plan
+
+PIECES = 32
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,14 @@ def backward(
         LAST=last,
         **plan.settings(),
     )
-    with torch.autocast(dy.device.type, enabled=False):  # it would round the operands
-        drecurrent = torch.einsum("bthgi,bthj->hgij", dgates, kept.states[..., 2, :])  # (12)
+    drecurrent = _sum_of_products(dgates, kept.states[..., 2, :])  # (12)
     return Gradients(dgates.to(dy.dtype), drecurrent.to(recurrent.dtype), dc, dn, dh)
+
+
+def _sum_of_products(dgates: Tensor, h: Tensor) -> Tensor:
+    """[H, 4, D, D] from [B, T, H, 4, D] and [B, T, H, D], in PIECES: one long sum would round too often."""
+    rest = -(dgates.shape[0] * dgates.shape[1]) % PIECES
+    dgates, h = F.pad(dgates.flatten(0, 1), (0, 0) * 3 + (0, rest)), F.pad(h.flatten(0, 1), (0, 0) * 2 + (0, rest))
+    with torch.autocast(h.device.type, enabled=False):  # it would round the operands
+        pieces = torch.einsum("prhgi,prhj->phgij", dgates.unflatten(0, (PIECES, -1)), h.unflatten(0, (PIECES, -1)))
+    return pieces.sum(0)

@@ -65,8 +65,8 @@ class Mixer(nn.Module, ABC):
         return self._mix(x, self._state_for(x, state, cu_seqlens), cu_seqlens, self.backend)
 
     def step(self, x: Float[Tensor, "B d"], state: MixerState | None = None) -> tuple[Float[Tensor, "B d"], MixerState]:
-        """One token for each sequence: on a GPU the op's kernels (one launch for the delta rule with a gate a head and for the
-        selective scan, two or three for gated linear attention), else one turn of the reference loop."""
+        """One token for each sequence: on a GPU the op's kernel, one launch, where it has one for the case; else one turn of
+        the reference loop."""
         if x.ndim != 2 or x.shape[-1] != self.d_model:
             raise ValueError(f"{type(self).__name__}: a step takes [batch, {self.d_model}], got {list(x.shape)}")
         backend = STEP if self.backend in ("auto", "triton") else "reference"

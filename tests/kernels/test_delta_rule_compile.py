@@ -44,7 +44,7 @@ def compiled(kernel: Any, plan: Plan, settings: dict[str, int]) -> Resources:
 
 
 LONG, LONG_GATED = plan(128, 2048, False), plan(128, 2048, True)
-SHORT, FULL = plan(32, 40, True), plan(64, 2048, True, torch.float32)
+SHORT, SHORT_GATED, FULL = plan(32, 40, False), plan(32, 40, True), plan(64, 2048, True, torch.float32)
 CASES = [
     (prepare_kernel, LONG_GATED, LONG_GATED.prepare_settings),
     (walk_kernel, LONG_GATED, LONG_GATED.walk_settings),
@@ -53,12 +53,13 @@ CASES = [
     (gradients_kernel, LONG, LONG.gradients_settings),
     (gates_kernel, LONG_GATED, LONG_GATED.gates_settings),
     (step_kernel, LONG_GATED, LONG_GATED.step_settings),
-    (short_forward_kernel, SHORT, SHORT.short_settings),
+    (short_forward_kernel, SHORT_GATED, SHORT_GATED.short_settings),
+    (short_backward_kernel, SHORT, SHORT.short_settings),
 ]
 SLOW_CASES = [
     (prepare_kernel, LONG, LONG.prepare_settings),
     (gradients_kernel, LONG_GATED, LONG_GATED.gradients_settings),
-    (short_backward_kernel, SHORT, SHORT.short_settings),
+    (short_backward_kernel, SHORT_GATED, SHORT_GATED.short_settings),
     (prepare_kernel, FULL, FULL.prepare_settings),
     (walk_kernel, FULL, FULL.walk_settings),
     (walk_back_kernel, FULL, FULL.walk_settings),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from typing import Any
 
 import pytest
@@ -20,12 +21,13 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
 from triton.runtime.jit import create_function_from_signature
 
-from eigentrack.kernels import delta_rule_launch
+from eigentrack.kernels import delta_rule_launch, gated_linear_launch, gated_linear_plan, selective_scan_launch
 from eigentrack.kernels.delta_rule_backward import gates_kernel, gradients_kernel, walk_back_kernel
 from eigentrack.kernels.delta_rule_forward import prepare_kernel, walk_kernel
 from eigentrack.kernels.delta_rule_short import short_backward_kernel, short_forward_kernel
 from eigentrack.kernels.delta_rule_step import step_kernel
 from eigentrack.kernels.direct_launch import launch, launch_key
+from eigentrack.spectrum import EigenRange
 
 KERNELS = [
     *(prepare_kernel, walk_kernel, walk_back_kernel, gradients_kernel, gates_kernel),
@@ -121,20 +123,31 @@ def inputs(time: int, dim: int, gated: bool, carried: bool, dtype: torch.dtype) 
     return delta_rule_launch.Inputs(normal(dim), normal(1, dim), normal(1, dim), normal(1), gate, state, None)
 
 
-def test_constants_follow_from_the_plan_and_from_which_arguments_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls of one plan that differ in initial states and in gradients of the last ones; both are asked for their constants."""
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The kernels that were launched. What a launch is asked for must follow from its plan, its variant, and which arguments
+    are there: the constants are not looked at again."""
     constants_of: dict[Any, dict[str, Any]] = {}
-    asked = []
+    names_asked: set[str] = set()
 
-    def check(compiled: Any, kernel: Any, programs: int, arguments: tuple[Any, ...], constants: Any) -> None:
+    def check(
+        compiled: Any, kernel: Any, programs: int, arguments: tuple[Any, ...], constants: Any, variant: bool = False
+    ) -> None:
         named = constants()
-        assert constants_of.setdefault((id(compiled), launch_key(kernel, arguments)), named) == named
+        assert constants_of.setdefault((id(compiled), variant, launch_key(kernel, arguments)), named) == named
         names = [parameter.name for parameter in kernel.params if parameter.is_constexpr]
         assert set(named) - {"num_warps", "num_stages"} == set(names)
         assert len(arguments) == len(kernel.params) - len(names)
-        asked.append(kernel.__name__)
+        names_asked.add(kernel.__name__)
 
-    monkeypatch.setattr(delta_rule_launch, "launch", check)
+    for launches in (delta_rule_launch, gated_linear_launch, selective_scan_launch):
+        monkeypatch.setattr(launches, "launch", check)
+        monkeypatch.setattr(launches, "compile_together", lambda what, passes: None)
+    return names_asked
+
+
+def test_constants_of_the_delta_rule(asked: set[str]) -> None:
+    """Calls of one plan that differ in initial states and in gradients of the last ones; both are asked for their constants."""
     for time, dim in ((1, 16), (20, 16), (40, 16), (40, 128), (100, 16)):
         for gated in (False, True):
             for carried in (False, True, False):
@@ -143,7 +156,38 @@ def test_constants_follow_from_the_plan_and_from_which_arguments_are_there(monke
                 out = delta_rule_launch.forward(given_inputs, save=True)
                 for last in (None, out.last_state):
                     delta_rule_launch.backward(given_inputs, out.saved, out.y, last)
-    assert set(asked) == {kernel.__name__ for kernel in KERNELS}
+    assert asked == {kernel.__name__ for kernel in KERNELS}
+
+
+def test_constants_of_gated_linear_attention(asked: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gated_linear_plan, "SHORTEST_SEGMENT", 2)  # so that 600 tokens are walked in segments
+    for time, channel, carried in product((1, 20, 100, 600), (False, True), (False, True, False)):
+        q = torch.randn(1, time, 1, 16, dtype=torch.bfloat16)
+        gate = torch.rand(1, time, 1, *([16] if channel else []))
+        state = torch.randn(1, 1, 16, 16) if carried else None
+        given_inputs = gated_linear_launch.Inputs(q, q, q, gate, state, None)
+        gated_linear_launch.forward(given_inputs, differentiated=False)
+        out = gated_linear_launch.forward(given_inputs, differentiated=True)
+        for last in (None, out.last_state):
+            gated_linear_launch.backward(given_inputs, out.scores, out.states, out.y, last)
+    short, long = (
+        {"step_kernel", "short_forward_kernel", "short_backward_kernel"},
+        {"walk_kernel", "carry_kernel", "output_kernel"},
+    )
+    assert asked == short | long | {"scores_kernel", "gradients_kernel", "channel_gradients_kernel"}
+
+
+def test_constants_of_the_selective_scan(asked: set[str]) -> None:
+    for time, gated, carried in product((1, 20, 2000), (False, True), (False, True, False)):
+        x, b = torch.randn(1, time, 32), torch.randn(1, time, 16)
+        options = (x, torch.randn(32, 16), torch.randn(32)) if gated else (None, torch.randn(32, 16), None)
+        state = torch.randn(1, 32, 16) if carried else None
+        given_inputs = selective_scan_launch.Inputs(x, x, b, b, *options, state, None)
+        selective_scan_launch.forward(given_inputs, EigenRange(-1, 1), save=False)
+        out = selective_scan_launch.forward(given_inputs, EigenRange(-1, 1), save=True)
+        for last in (None, out.last_state):
+            selective_scan_launch.backward(given_inputs, EigenRange(-1, 1), out.checkpoints, out.y, last)
+    assert asked == {"step_kernel", "summary_kernel", "summary_back_kernel", "join_kernel", "forward_kernel", "backward_kernel"}
 
 
 def test_a_plan_is_made_once_for_all_calls_of_its_sizes() -> None:

@@ -17,6 +17,7 @@ from eigentrack.kernels.gated_linear_gradients import gradients_kernel
 from eigentrack.kernels.gated_linear_output import output_kernel
 from eigentrack.kernels.gated_linear_plan import Plan
 from eigentrack.kernels.gated_linear_short import short_backward_kernel, short_forward_kernel
+from eigentrack.kernels.gated_linear_step import step_kernel
 from eigentrack.kernels.gated_linear_walk import carry_kernel, walk_kernel
 from tests.kernels.sm90 import Resources, compile_for_sm90
 
@@ -37,7 +38,7 @@ SWITCHES = {
 
 
 def plan(key: int, value: int, time: int, channel: bool, operand: torch.dtype = torch.bfloat16, pairs: int = 1024) -> Plan:
-    return Plan(pairs // 4, time, 4, key, value, channel, False, operand)
+    return Plan(pairs // 4, time, 4, key, value, channel, False, operand, differentiated=time > 1)
 
 
 def compiled(kernel: Any, plan: Plan, settings: dict[str, int], reverse: bool = False) -> Resources:
@@ -46,7 +47,7 @@ def compiled(kernel: Any, plan: Plan, settings: dict[str, int], reverse: bool = 
     constants |= {name: None for name in kernel.arg_names if name in BOUNDS or (name == "scores" and not plan.channel)}
     operand = "*bf16" if plan.half else "*fp32"
     arguments = {name: "i32" if name in WHOLE_NUMBERS else "*fp32" if name in FLOAT32 else operand for name in kernel.arg_names}
-    found = compile_for_sm90(kernel, arguments, constants, settings["num_warps"], settings["num_stages"])
+    found = compile_for_sm90(kernel, arguments, constants, settings["num_warps"], settings.get("num_stages", 3))
     sizes = f"K = {plan.key_dim}, V = {plan.value_dim}, a gate a {'channel' if plan.channel else 'head'}"
     print(f"\n{kernel.__name__}{' reversed' if reverse else ''}: {plan.operand}, {sizes}, {settings}: {found}")
     return found
@@ -55,6 +56,7 @@ def compiled(kernel: Any, plan: Plan, settings: dict[str, int], reverse: bool = 
 HEAD, CHANNEL = plan(128, 128, 2048, False), plan(128, 128, 2048, True)
 SHORT_HEAD, SHORT_CHANNEL = plan(16, 32, 40, False), plan(16, 32, 32, True)
 SHORT_FULL = plan(32, 32, 32, False, torch.float32)
+STEP = plan(128, 128, 1, True)
 FULL_HEAD, FULL_CHANNEL = (plan(128, 128, 2048, channel, torch.float32) for channel in (False, True))
 CASES = [
     (walk_kernel, HEAD, HEAD.walk_settings(), False),
@@ -65,14 +67,15 @@ CASES = [
     (gradients_kernel, HEAD, HEAD.gradients_settings(), False),
     (scores_kernel, CHANNEL, CHANNEL.scores_settings(), False),
     (short_forward_kernel, SHORT_HEAD, SHORT_HEAD.short_settings(), False),
+    (channel_gradients_kernel, CHANNEL, CHANNEL.channel_gradients_settings(), False),
+    (short_backward_kernel, SHORT_CHANNEL, SHORT_CHANNEL.short_settings(), False),
+    (step_kernel, STEP, STEP.step_settings(), False),
 ]
 SLOW_CASES = [
-    (channel_gradients_kernel, CHANNEL, CHANNEL.channel_gradients_settings(), False),
-    (short_backward_kernel, SHORT_HEAD, SHORT_HEAD.short_settings(), False),
     (walk_kernel, CHANNEL, CHANNEL.walk_settings(), False),
     (output_kernel, CHANNEL, CHANNEL.output_settings(), True),
     (short_forward_kernel, SHORT_CHANNEL, SHORT_CHANNEL.short_settings(), False),
-    (short_backward_kernel, SHORT_CHANNEL, SHORT_CHANNEL.short_settings(), False),
+    (short_backward_kernel, SHORT_HEAD, SHORT_HEAD.short_settings(), False),
     (short_backward_kernel, SHORT_FULL, SHORT_FULL.short_settings(), False),
     (walk_kernel, FULL_HEAD, FULL_HEAD.walk_settings(), False),
     (walk_kernel, FULL_CHANNEL, FULL_CHANNEL.walk_settings(), True),

@@ -25,7 +25,7 @@ SIGNED, INNER = EigenRange(-1, 1), EigenRange(-0.5, 0.9)
 
 
 def plan(size: int, eigenvalues: EigenRange = SIGNED) -> Plan:
-    return Plan(8, 8, 2048, 2048, size, False, eigenvalues)
+    return Plan(8, 8, 2048, 2048, size, False, eigenvalues, True)
 
 
 def compiled(kernel: Any, name: str, plan: Plan, activation: str) -> Resources:
@@ -63,14 +63,14 @@ def test_it_compiles_and_hardly_spills(kernel: Any, name: str, spills: int) -> N
 @pytest.mark.parametrize(("sequences", "registers"), [(1, 40), (128, 96)])
 def test_a_step_leaves_room_for_others(sequences: int, registers: int) -> None:
     """Loads wait for memory: 20 warps of the wide programs, 48 of the narrow ones, must fit into a multiprocessor at once."""
-    step = Plan(sequences, sequences, 1, 4096, 16, False, SIGNED)
-    constants = {**step.constants(), **step.step_settings(), **dict.fromkeys(FLAGS, True)}
+    step = Plan(sequences, sequences, 1, 4096, 16, False, SIGNED, False)
+    constants = {**step.constants(), **step.step_settings, **dict.fromkeys(FLAGS, True)}
     constants = {key: value for key, value in constants.items() if key in step_kernel.arg_names}
     whole_numbers = {"S", *(f"{x}_row" for x in ("x", "dt", "b", "c", "z"))}
     arguments = {key: "i32" if key in whole_numbers else "*fp32" for key in step_kernel.arg_names}
     arguments |= {key: "*bf16" for key in step_kernel.arg_names if key in ACTIVATIONS}
-    found = compile_for_sm90(step_kernel, arguments, constants, step.step_settings()["num_warps"], 3)
-    print(f"\nstep_kernel: S = {sequences}, {step.step_settings()}: {found}")
+    found = compile_for_sm90(step_kernel, arguments, constants, step.step_settings["num_warps"], 3)
+    print(f"\nstep_kernel: S = {sequences}, {step.step_settings}: {found}")
     assert found.registers <= registers
     assert found.spilled_bytes == 0
 

@@ -8,7 +8,7 @@ B batch  T time  H heads  S sequences
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -16,9 +16,17 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.closeness import KERNEL_FLOOR, relative_error
+from tests.closeness import KERNEL_FLOOR, TOLERANCE, relative_error
+from tests.recurrence.poisoned_memory import poisoned_memory
 
+TIMES = 2.0
 Op = Callable[..., tuple[Tensor, Tensor]]
+
+
+def cast(inputs: Sequence[Tensor | None], dtype: torch.dtype, wide: Collection[int] = ()) -> list[Tensor | None]:
+    """The inputs in this dtype, those at the places `wide` in float32 where this has fewer bits."""
+    dtypes = (torch.promote_types(dtype, torch.float32) if place in wide else dtype for place in range(len(inputs)))
+    return [None if x is None else x.to(chosen) for x, chosen in zip(inputs, dtypes, strict=True)]
 
 
 def assert_as_accurate_as_plain_torch(
@@ -26,11 +34,26 @@ def assert_as_accurate_as_plain_torch(
     plain: Mapping[str, Tensor],
     expected: Mapping[str, Tensor],
     dtype: torch.dtype,
-    times: float = 2.0,
 ) -> None:
     for name, exact in expected.items():
         error, allowed = relative_error(found[name], exact), relative_error(plain[name], exact)
-        assert error <= max(KERNEL_FLOOR[dtype], times * allowed), f"{name}: {error:.1e}, plain torch {allowed:.1e}"
+        assert error <= max(KERNEL_FLOOR[dtype], TIMES * allowed), f"{name}: {error:.1e}, plain torch {allowed:.1e}"
+
+
+def assert_a_step_is_accurate(op: Op, inputs: Sequence[Tensor | None], dtype: torch.dtype) -> None:
+    """y and the last state of one token without gradients, in poisoned memory, and the bits of two runs.
+
+    `op` takes the backend first. All arithmetic is float32, and so is the state, which comes last.
+    """
+    inputs = cast(inputs, dtype, wide=[len(inputs) - 1])
+    expected, wanted = op("reference", *(None if x is None else x.double() for x in inputs))
+    plain, _ = op("reference", *inputs)
+    with poisoned_memory():
+        (y, last), again = op("triton", *inputs), op("triton", *inputs)
+    assert (y.dtype, last.dtype) == (dtype, torch.float32)
+    assert_as_accurate_as_plain_torch({"y": y}, {"y": plain}, {"y": expected}, dtype)
+    assert relative_error(last, wanted) <= TOLERANCE[torch.float32]
+    assert all(torch.equal(one, other) for one, other in zip((y, last), again, strict=True)), "two runs differ"
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from eigentrack.recurrence import gated_linear
 from tests.closeness import TOLERANCE, relative_error
 from tests.recurrence import kernel_accuracy
 from tests.recurrence.graph_replay import assert_a_graph_replays
-from tests.recurrence.kernel_accuracy import assert_as_accurate_as_plain_torch, plain_torch
+from tests.recurrence.kernel_accuracy import assert_a_step_is_accurate, assert_as_accurate_as_plain_torch, cast, plain_torch
 from tests.recurrence.poisoned_memory import poisoned_memory
 from tests.recurrence.recomputation import assert_recomputation_changes_nothing
 
@@ -29,6 +30,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning"),  # in the interpreter
 ]
 DEVICE = "cuda" if ON_GPU else "cpu"
+GATE, STATE = 3, 4  # places among the inputs
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ ON_THE_CARD = [
     *(Case(1024, 40, 4, 16, 32, channel=channel, carried=False) for channel in (False, True)),
     *(Case(1, 8200, 2, 128, 128, channel=channel) for channel in (False, True)),
     *(Case(128, 64, 4, 64, 64, channel=channel) for channel in (False, True)),
-    *(Case(64, 40, 4, 128, 128, channel=channel) for channel in (False, True)),
+    *(Case(64, time, 4, 128, 128, channel=channel) for time in (1, 40) for channel in (False, True)),
     *(Case(1, 700, 2, 96, 96, channel=channel, bounds=(0, 3, 4, 69, 133, 134, 400, 699, 700)) for channel in (False, True)),
     # of 1, 3, 5, ..., 79 tokens
     *(Case(1, 1600, 2, 64, 64, channel=channel, bounds=tuple(i * i for i in range(41))) for channel in (False, True)),
@@ -124,26 +126,35 @@ DTYPES = [torch.float32, *([torch.bfloat16] if ON_GPU else [])]
 
 
 def outputs_and_gradients(
-    backend: str, case: Case, inputs: list[Tensor | None], dtype: torch.dtype, pieces: int = 1
+    backend: str, case: Case, inputs: list[Tensor | None], dtype: torch.dtype, pieces: int = 1, wide: Collection[int] = ()
 ) -> dict[str, Tensor]:
     def run(*given: Tensor | None) -> tuple[Tensor, Tensor]:
         return gated_linear(*given[:-1], initial_state=given[-1], cu_seqlens=case.cu_seqlens, backend=backend)
 
-    leaves = [None if x is None else x.to(dtype) for x in inputs]
-    found = kernel_accuracy.outputs_and_gradients(run, leaves, case.weights(), pieces)
+    found = kernel_accuracy.outputs_and_gradients(run, cast(inputs, dtype, wide), case.weights(), pieces)
     gradients = ["dq", "dk", "dv", "da", *["dturns"] * (len(inputs) == 6), *["dinitial"] * case.carried]
     return dict(zip(["y", "last state", *gradients], found, strict=True))
 
 
-def compare(case: Case, dtype: torch.dtype, inputs: list[Tensor | None], exact: str = "reference", pieces: int = 1) -> None:
-    """Values and gradients with float64 and with plain torch, in poisoned memory, and the bits of two runs."""
-    inputs = [None if x is None else x.to(dtype).double() for x in inputs]
+def compare(
+    case: Case,
+    dtype: torch.dtype,
+    inputs: list[Tensor | None],
+    exact: str = "reference",
+    pieces: int = 1,
+    wide: Collection[int] = (),
+) -> None:
+    """Values and gradients with float64 and with plain torch, in poisoned memory, and the bits of two runs.
+
+    The inputs at the places `wide` stay float32.
+    """
+    inputs = [None if x is None else x.double() for x in cast(inputs, dtype, wide)]
     expected = outputs_and_gradients(exact, case, inputs, torch.float64, pieces)
     with plain_torch(dtype):
-        plain = outputs_and_gradients("chunked", case, inputs, dtype, pieces)
+        plain = outputs_and_gradients("chunked", case, inputs, dtype, pieces, wide)
     with poisoned_memory():
-        found = outputs_and_gradients("triton", case, inputs, dtype)
-        again = outputs_and_gradients("triton", case, inputs, dtype) if ON_GPU else found
+        found = outputs_and_gradients("triton", case, inputs, dtype, wide=wide)
+        again = outputs_and_gradients("triton", case, inputs, dtype, wide=wide) if ON_GPU else found
     assert (found["y"].dtype, found["last state"].dtype) == (dtype, torch.float32)
     assert_as_accurate_as_plain_torch(found, plain, expected, dtype)
     assert all(torch.equal(found[name], again[name]) for name in found), "two runs differ"
@@ -153,6 +164,16 @@ def compare(case: Case, dtype: torch.dtype, inputs: list[Tensor | None], exact: 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_values_and_gradients(case: Case, dtype: torch.dtype) -> None:
     compare(case, dtype, case.draw())
+
+
+@pytest.mark.skipif(not ON_GPU, reason="bfloat16 is wrong in the interpreter")
+@pytest.mark.parametrize("wide", [(GATE,), (STATE,), (GATE, STATE)], ids=str)
+@pytest.mark.parametrize("channel", [False, True])
+@pytest.mark.parametrize("sizes", [(2, 150, 2, 64, 64), (4, 30, 8, 32, 32)], ids=str)
+def test_mixed_precision(sizes: tuple[int, int, int, int, int], channel: bool, wide: tuple[int, ...]) -> None:
+    """As under autocast: q, k and v in bfloat16, the others in float32, which keep all of their digits."""
+    case = Case(*sizes, channel=channel)
+    compare(case, torch.bfloat16, case.draw(), wide=wide)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -173,9 +194,29 @@ def test_segments_of_a_long_sequence(carried: bool, channel: bool, monkeypatch: 
     case = Case(1, 280, 1, 5, 3, channel=channel, carried=carried)
     inputs = case.draw()
     inputs[3] = inputs[3].abs() ** 0.1 * inputs[3].sign()  # so that a state outlives its segment
-    plan = gated_linear_plan.Plan.of(*(x.float() for x in inputs[:4]), None)
+    plan = gated_linear_plan.Plan.of(*(x.float() for x in inputs[:4]), None, differentiated=True)
     assert (plan.span, plan.segments) == (2, 5)
     compare(case, torch.float32, inputs)
+
+
+STEPS = [
+    Case(*sizes, channel=channel, carried=carried)
+    for sizes in [(3, 1, 2, 40, 50), *([(1, 1, 16, 128, 128), (128, 1, 16, 128, 128)] if ON_GPU else [])]
+    for channel, carried in product((False, True), (False, True))
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", STEPS, ids=str)
+def test_a_single_token_without_gradients(case: Case, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoding has a kernel of its own: the others are not launched."""
+    from eigentrack.kernels import gated_linear_launch
+
+    for other in ("short_forward_kernel", "walk_kernel", "output_kernel"):
+        monkeypatch.setattr(gated_linear_launch, other, None)
+    assert_a_step_is_accurate(
+        lambda backend, *given: gated_linear(*given[:-1], initial_state=given[-1], backend=backend), case.draw(), dtype
+    )
 
 
 @pytest.mark.parametrize("channel", [False, True])
@@ -242,7 +283,7 @@ def test_it_is_an_operator_of_torch(time: int, channel: bool) -> None:
     leaves = [None if x is None else x.float().requires_grad_() for x in Case(1, time, 1, 8, 8, channel=channel).draw()]
     gated_linear(*leaves[:4], initial_state=leaves[4], backend="triton")  # loads the operator
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(torch.ops.eigentrack.gated_linear, (*leaves, None), test_utils=checks)
+    torch.library.opcheck(torch.ops.eigentrack.gated_linear, (*leaves, None, True), test_utils=checks)
 
 
 @pytest.mark.skipif(
@@ -269,14 +310,21 @@ def test_no_graph_break_under_compile(time: int) -> None:
 )
 def test_one_compilation_takes_many_lengths() -> None:
     """Sizes are symbols then."""
-    compiled = torch.compile(gated_linear, fullgraph=True, backend="aot_eager", dynamic=True)
-    for time in (65, 100):
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(gated_linear, fullgraph=True, backend=counter, dynamic=True)
+    compilations = []
+    for time in (65, 40, 100):
         leaves = [x.float().requires_grad_() for x in Case(1, time, 1, 8, 8, channel=True).draw() if x is not None]
         plain, found = ([*run(*leaves[:4], initial_state=leaves[4], backend="triton")] for run in (gated_linear, compiled))
         for run in (plain, found):
             run += torch.autograd.grad(run[0].sum() + run[1].sum(), leaves)
         for ours, expected in zip(found, plain, strict=True):
             assert relative_error(ours, expected) <= TOLERANCE[torch.float32]
+        compilations.append(counter.frame_count)
+    assert compilations[0] > 0
+    assert compilations[2] == compilations[1]
 
 
 @pytest.mark.parametrize("as_operator", [False, True])
@@ -289,13 +337,22 @@ def test_activation_checkpointing(as_operator: bool, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("channel", [False, True])
-@pytest.mark.parametrize("time", [40, 300])
-def test_a_cuda_graph_replays_it(time: int, channel: bool) -> None:
-    leaves = [x.float().requires_grad_() for x in Case(4, time, 2, 32, 32, channel=channel).draw() if x is not None]
+@pytest.mark.parametrize("time", [30, 300])
+def test_a_cuda_graph_replays_it(time: int, channel: bool, dtype: torch.dtype) -> None:
+    leaves = [x.to(dtype).requires_grad_() for x in Case(4, time, 2, 32, 32, channel=channel).draw() if x is not None]
 
     def run() -> tuple[Tensor, ...]:
         y, last = gated_linear(*leaves[:4], initial_state=leaves[4], backend="triton")
         return y, last, *torch.autograd.grad(y.sum() + last.sum(), leaves)
 
     assert_a_graph_replays(run)
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("channel", [False, True])
+def test_a_cuda_graph_replays_a_step(channel: bool, dtype: torch.dtype) -> None:
+    *sequences, state = cast(Case(4, 1, 2, 32, 32, channel=channel).draw(), dtype, wide=[STATE])
+    assert_a_graph_replays(lambda: gated_linear(*sequences, initial_state=state, backend="triton"))

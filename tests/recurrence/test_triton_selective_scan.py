@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,7 +20,7 @@ from eigentrack.recurrence import selective_scan
 from eigentrack.spectrum import EigenRange
 from tests.closeness import KERNEL_FLOOR, TOLERANCE, relative_error
 from tests.recurrence.graph_replay import assert_a_graph_replays
-from tests.recurrence.kernel_accuracy import assert_as_accurate_as_plain_torch, plain_torch
+from tests.recurrence.kernel_accuracy import assert_a_step_is_accurate, assert_as_accurate_as_plain_torch, cast, plain_torch
 from tests.recurrence.poisoned_memory import poisoned_memory
 from tests.recurrence.recomputation import assert_recomputation_changes_nothing
 
@@ -182,7 +183,7 @@ def test_segments_give_the_same_answer(case: Case, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(plans, "SHORTEST_SEGMENT", 16)
     x, _, b, *_ = case.draw()
-    plan = plans.Plan.of(x, b, None, case.eigenvalues)
+    plan = plans.Plan.of(x, b, None, case.eigenvalues, save=True)
     assert plan.segments("forward").count > 1
     assert plan.segments("backward").count > 1
     compare(case, torch.float32, "reference")
@@ -195,7 +196,7 @@ def test_only_the_backward_pass_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "SHORTEST_SEGMENT", 16)
     monkeypatch.setitem(plans.CUT_BELOW, "forward", 0)
     x, _, b, *_ = case.draw()
-    plan = plans.Plan.of(x, b, None, case.eigenvalues)
+    plan = plans.Plan.of(x, b, None, case.eigenvalues, save=True)
     assert plan.segments("forward").count == 1
     assert plan.segments("backward").count > 1
     compare(case, torch.float32, "reference")
@@ -266,34 +267,42 @@ STEPS = [
 ]
 
 
+@pytest.fixture(params=[False, True], ids=["narrow", "wide"])
+def wide(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    """Whether programs take wide steps, whatever the sizes. Plans are kept, so those of other settings are forgotten."""
+    from eigentrack.kernels import selective_scan_plan as plans
+
+    monkeypatch.setattr(plans, "WIDE_STEPS_FROM", 0 if request.param else 2**40)
+    plans._kept.cache_clear()
+    yield request.param
+    plans._kept.cache_clear()
+
+
+def assert_steps_are(wide: bool, case: Case) -> None:
+    from eigentrack.kernels import selective_scan_plan as plans
+
+    x, _, b, *_ = case.draw()
+    settings = plans.WIDE_STEP if wide else plans.NARROW_STEP
+    assert plans.WIDE_STEP["BS"] != plans.NARROW_STEP["BS"]
+    assert plans.Plan.of(x, b, None, case.eigenvalues, save=False).step_settings["BS"] == settings["BS"]
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("case", STEPS, ids=str)
 def test_a_token_that_nobody_differentiates(
     case: Case, wide: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has a kernel of its own: the others are not launched, and only the state may stay in float32."""
-    from eigentrack.kernels import selective_scan_launch, selective_scan_plan
+    from eigentrack.kernels import selective_scan_launch
 
-    monkeypatch.setattr(selective_scan_plan, "WIDE_STEPS_FROM", 0 if wide else 2**40)
     monkeypatch.setattr(selective_scan_launch, "forward_kernel", None)
-    *given, state = (None if x is None else x.to(dtype) for x in case.draw())
-    inputs = [*given, None if state is None else state.float()]
-    expected, wanted = run("reference", case, [None if x is None else x.double() for x in inputs])
-    with poisoned_memory():
-        y, last = run("triton", case, inputs)
-    assert (y.dtype, last.dtype) == (dtype, torch.float32)
-    plain, _ = run("reference", case, inputs)
-    assert_as_accurate_as_plain_torch({"y": y}, {"y": plain}, {"y": expected}, dtype)
-    assert relative_error(last, wanted) <= TOLERANCE[torch.float32]
+    assert_steps_are(wide, case)
+    assert_a_step_is_accurate(lambda backend, *given: run(backend, case, list(given)), case.draw(), dtype)
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_a_step_keeps_what_is_not_finite_to_its_sequence(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from eigentrack.kernels import selective_scan_plan
-
-    monkeypatch.setattr(selective_scan_plan, "WIDE_STEPS_FROM", 0 if wide else 2**40)
+def test_a_step_keeps_what_is_not_finite_to_its_sequence(wide: bool) -> None:
     case = Case(3, 1, 9, 4, INNER)
+    assert_steps_are(wide, case)
     inputs = [None if x is None else x.float() for x in case.draw()]
     clean, clean_last = run("triton", case, inputs)
     for tensor in (*inputs[:5], inputs[7]):
@@ -354,18 +363,25 @@ def test_no_graph_break_under_compile() -> None:
 )
 def test_one_compilation_takes_many_lengths() -> None:
     """Sizes are symbols then."""
+    from torch._dynamo.testing import CompileCounterWithBackend
 
     def step(*leaves: Tensor) -> list[Tensor]:
         return list(run("triton", Case(1, 1, 5, 4, INNER), list(leaves)))
 
-    compiled = torch.compile(step, fullgraph=True, backend="aot_eager", dynamic=True)
-    for time in (9, 40):
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(step, fullgraph=True, backend=counter, dynamic=True)
+    compilations = []
+    for time in (18, 33, 24, 9, 12):  # fewer than 16 tokens are no whole chunk, and compiled apart
         leaves = [x.float().requires_grad_() for x in Case(1, time, 5, 4, INNER).draw() if x is not None]
         plain, found = step(*leaves), compiled(*leaves)
         for outputs in (plain, found):
             outputs += torch.autograd.grad(outputs[0].sum() + outputs[1].sum(), leaves)
         for ours, expected in zip(found, plain, strict=True):
             assert relative_error(ours, expected) <= TOLERANCE[torch.float32]
+        compilations.append(counter.frame_count)
+    assert compilations[0] > 0
+    assert compilations[2] == compilations[1]
+    assert compilations[4] == compilations[3]
 
 
 @pytest.mark.parametrize("as_operator", [False, True])
@@ -377,13 +393,24 @@ def test_activation_checkpointing(as_operator: bool, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("time", [40, 3000])
-def test_a_cuda_graph_replays_it(time: int) -> None:
+def test_a_cuda_graph_replays_it(time: int, dtype: torch.dtype) -> None:
     case = Case(2, time, 64, 16, SIGNED)
-    leaves = [x.float().requires_grad_() for x in case.draw() if x is not None]
+    leaves = [x.to(dtype).requires_grad_() for x in case.draw() if x is not None]
 
     def step() -> tuple[Tensor, ...]:
         y, last = run("triton", case, list(leaves))
         return y, last, *torch.autograd.grad(y.sum() + last.sum(), leaves)
 
     assert_a_graph_replays(step)
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_cuda_graph_replays_a_step(wide: bool, dtype: torch.dtype) -> None:
+    case = Case(4, 1, 64, 16, SIGNED)
+    assert_steps_are(wide, case)
+    *given, state = case.draw()
+    inputs = [*cast(given, dtype), *cast([state], torch.float32)]
+    assert_a_graph_replays(lambda: run("triton", case, inputs))

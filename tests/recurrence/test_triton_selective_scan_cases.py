@@ -57,7 +57,7 @@ def test_checkpoints_of_packed_sequences_never_meet() -> None:
             free = start + -(-length // plans.CHUNK)
         cu_seqlens = torch.tensor(bounds)
         x, b = torch.empty(1, bounds[-1], 1), torch.empty(1, bounds[-1], 1)
-        assert plans.Plan.of(x, b, cu_seqlens, SIGNED).checkpoints >= free
+        assert plans.Plan.of(x, b, cu_seqlens, SIGNED, save=True).checkpoints >= free
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_checkpoints_of_packed_sequences_never_meet() -> None:
 )
 def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, forward: int, backward: int) -> None:
     plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
-    plan = plans.Plan(batch, batch, time, channels, 16, False, SIGNED)
+    plan = plans.Plan(batch, batch, time, channels, 16, False, SIGNED, True)
     for direction, expected in (("forward", forward), ("backward", backward)):
         cut = plan.segments(direction)
         assert cut.count == expected
@@ -87,8 +87,8 @@ def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, f
 )
 def test_steps_are_wide_where_there_are_many(sequences: int, channels: int, size: int, together: int, programs: int) -> None:
     plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
-    plan = plans.Plan(sequences, sequences, 1, channels, size, False, SIGNED)
-    settings = plan.step_settings()
+    plan = plans.Plan(sequences, sequences, 1, channels, size, False, SIGNED, False)
+    settings = plan.step_settings
     assert settings["BS"] == together
     assert plan.step_programs(settings) == programs
     assert programs * settings["BS"] * settings["BD"] >= sequences * channels
@@ -96,11 +96,13 @@ def test_steps_are_wide_where_there_are_many(sequences: int, channels: int, size
 
 def test_a_step_is_one_token_of_whole_sequences_without_gradients() -> None:
     plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
-    token, tokens, packed = (plans.Plan(1, 1, *rest, SIGNED) for rest in ((1, 8, 4, False), (2, 8, 4, False), (1, 8, 4, True)))
-    assert token.steps(save=False)
-    assert not token.steps(save=True)
-    assert not tokens.steps(save=False)
-    assert not packed.steps(save=False)
+    for time, packed, save, is_step in (
+        (1, False, False, True),
+        (1, False, True, False),
+        (2, False, False, False),
+        (1, True, False, False),
+    ):
+        assert plans.Plan(1, 1, time, 8, 4, packed, SIGNED, save).step == is_step
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the tests run on the GPU itself")

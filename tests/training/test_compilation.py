@@ -18,8 +18,8 @@ from eigentrack.training.run import run_training
 from tests.training.test_run import CONFIG
 
 
-def model(*mixers: str, is_cuda: bool = True, d_model: int = 8, backend: str = "auto") -> Any:
-    layers = [SLSTM(d_model, heads=1, backend=backend) for name in mixers if name == "slstm"]
+def model(*mixers: str, is_cuda: bool = True, d_model: int = 8) -> Any:
+    layers = [SLSTM(d_model, heads=1) for name in mixers if name == "slstm"]
     return SimpleNamespace(
         parameters=lambda: iter([SimpleNamespace(is_cuda=is_cuda)]),
         modules=lambda: iter(layers),
@@ -35,8 +35,8 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("kernels")
 def test_long_trainings_on_a_gpu_are_compiled_but_for_loops() -> None:
-    assert {name for name in MIXERS if not worth_compiling(model(name), STEPS_TO_PAY)} == {"slstm", "lstm"}
-    assert not worth_compiling(model("deltanet", "slstm"), STEPS_TO_PAY)
+    assert {name for name in MIXERS if not worth_compiling(model(name), STEPS_TO_PAY)} == {"lstm"}
+    assert not worth_compiling(model("deltanet", "lstm"), STEPS_TO_PAY)
     assert not worth_compiling(model("deltanet"), STEPS_TO_PAY - 1)
     assert not worth_compiling(model("deltanet", is_cuda=False), STEPS_TO_PAY)
 
@@ -44,8 +44,8 @@ def test_long_trainings_on_a_gpu_are_compiled_but_for_loops() -> None:
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize(("d_model", "loops"), [(64, []), (65, ["slstm"])])
 def test_slstm_on_its_kernel_is_no_loop_but_wide_heads_have_none(d_model: int, loops: list[str]) -> None:
-    assert looping_mixers(model("slstm", "deltanet", d_model=d_model, backend="triton")) == loops
-    assert looping_mixers(model("slstm", "lstm", d_model=d_model, backend="triton")) == ["lstm", *loops]
+    assert looping_mixers(model("slstm", "deltanet", d_model=d_model)) == loops
+    assert looping_mixers(model("slstm", "lstm", d_model=d_model)) == ["lstm", *loops]
 
 
 @pytest.mark.parametrize(("mixer", "warned"), [("lstm", True), ("slstm", True), ("deltanet", False)])

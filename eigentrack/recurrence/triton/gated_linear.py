@@ -42,19 +42,20 @@ def gated_linear(
     given = (q, k, v, a, None if initial_state is None else initial_state.float())
     bounds = None if cu_seqlens is None else cu_seqlens.to(q.device, torch.int64)
     inputs = (*(None if x is None else x.contiguous() for x in given), bounds)
+    differentiated = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
     if torch.compiler.is_compiling():
-        y, last_state, *_ = torch.ops.eigentrack.gated_linear(*inputs)
+        y, last_state, *_ = torch.ops.eigentrack.gated_linear(*inputs, differentiated)
         return y, last_state
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given):
+    if differentiated:
         return _GatedLinear.apply(*inputs)
-    out = kernels.forward(kernels.Inputs(*inputs))  # type: ignore[arg-type]
+    out = kernels.forward(kernels.Inputs(*inputs), differentiated=False)  # type: ignore[arg-type]
     return out.y, out.last_state
 
 
 class _GatedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor | None) -> tuple[Tensor, Tensor]:
-        out = kernels.forward(kernels.Inputs(*inputs))  # type: ignore[arg-type]
+        out = kernels.forward(kernels.Inputs(*inputs), differentiated=True)  # type: ignore[arg-type]
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*inputs, out.scores, out.states)
         return out.y, out.last_state
@@ -83,18 +84,20 @@ def _contiguous(x: Tensor | None) -> Tensor | None:
 @torch.library.custom_op(
     "eigentrack::gated_linear",
     mutates_args=(),
-    schema="(Tensor q, Tensor k, Tensor v, Tensor a, Tensor? initial_state, Tensor? cu_seqlens)"
+    schema="(Tensor q, Tensor k, Tensor v, Tensor a, Tensor? initial_state, Tensor? cu_seqlens, bool differentiated)"
     " -> (Tensor, Tensor, Tensor, Tensor)",
 )
-def _forward(*inputs):  # type: ignore[no-untyped-def]
-    out = kernels.forward(kernels.Inputs(*inputs))
+def _forward(*given):  # type: ignore[no-untyped-def]
+    *inputs, differentiated = given
+    out = kernels.forward(kernels.Inputs(*inputs), differentiated)
     return out.y, out.last_state, *no_gaps(out.y, (out.scores, out.states))
 
 
 @_forward.register_fake
-def _forward_fake(*inputs):  # type: ignore[no-untyped-def]
-    given = kernels.Inputs(*inputs)
-    out = kernels.Outputs.allocate(given.plan(), given)
+def _forward_fake(*given):  # type: ignore[no-untyped-def]
+    *rest, differentiated = given
+    inputs = kernels.Inputs(*rest)
+    out = kernels.Outputs.allocate(inputs.plan_of_symbols(differentiated), inputs)
     return out.y, out.last_state, *no_gaps(out.y, (out.scores, out.states))
 
 
@@ -118,14 +121,14 @@ def _backward_fake(dy, dlast_state, *inputs_and_kept):  # type: ignore[no-untype
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.mark_non_differentiable(*output[2:])
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*inputs, *output[2:])
+    ctx.save_for_backward(*inputs[:INPUTS], *output[2:])
 
 
 def _differentiate(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
     kept = ctx.saved_tensors
     q, _k, v, *_rest = kept
     dy, dlast_state = _or_zeros(dy, q, v), _contiguous(dlast_state)
-    return *with_gaps(torch.ops.eigentrack.gated_linear_backward(dy, dlast_state, *kept)), None
+    return *with_gaps(torch.ops.eigentrack.gated_linear_backward(dy, dlast_state, *kept)), None, None
 
 
 _forward.register_autograd(_differentiate, setup_context=_remember)

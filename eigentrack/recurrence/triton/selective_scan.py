@@ -101,7 +101,7 @@ def _forward(*given):  # type: ignore[no-untyped-def]
 def _forward_fake(*given):  # type: ignore[no-untyped-def]
     *rest, low, high, save = given
     inputs = kernels.Inputs(*rest)
-    out = kernels.Outputs.allocate(inputs.plan(EigenRange(low, high)), inputs, save)
+    out = kernels.Outputs.allocate(inputs.plan_of_symbols(EigenRange(low, high), save), inputs)
     return out.y, out.last_state, *no_gaps(out.y, (out.checkpoints,))
 
 

@@ -43,4 +43,4 @@ def _capturing(x: Tensor) -> bool:
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-SLSTM_KERNEL = Kernel(load, refusal, automatic=False)
+SLSTM_KERNEL = Kernel(load, refusal, automatic=True)

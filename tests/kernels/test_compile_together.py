@@ -1,0 +1,106 @@
+"""An op's kernels, compiled all at once before its first launch: the same ones that the launches then ask for. Needs no GPU."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton")
+if os.environ.get("TRITON_INTERPRET") == "1":
+    pytest.skip("nothing is compiled where Triton interprets", allow_module_level=True)
+
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+from eigentrack.kernels import compile_together as together
+from eigentrack.kernels import delta_rule_launch, gated_linear_launch, selective_scan_launch
+from eigentrack.spectrum import EigenRange
+
+
+class H200:
+    """As much of a driver as it takes to compile for the card."""
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> list[tuple[str, bool]]:
+    """Which kernels were launched, and whether they were compiled by then."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(together, "_seen", set())
+    monkeypatch.setattr(together, "MOST_AT_ONCE", 1)  # two threads that parse at once may stop each other, and one is late then
+    names: list[tuple[str, bool]] = []
+    run = JITFunction.run
+
+    def watch(kernel: Any, *values: Any, grid: Any, warmup: bool, **named: Any) -> Any:
+        if warmup:
+            return run(kernel, *values, grid=grid, warmup=True, **named)
+        before = len(kernel.device_caches[0][0])
+        run(kernel, *values, grid=grid, warmup=True, **named)
+        names.append((kernel.__name__, len(kernel.device_caches[0][0]) == before))
+        return None
+
+    monkeypatch.setattr(JITFunction, "run", watch)
+    monkeypatch.setattr(driver, "_active", H200())
+    return names
+
+
+def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    return torch.rand(shape, dtype=dtype)
+
+
+def test_delta_rule(launched: list[tuple[str, bool]]) -> None:
+    q, k, beta, gate = random(1, 80, 1, 16), random(1, 80, 1, 1, 16), random(1, 80, 1, 1), random(1, 80, 1)
+    inputs = delta_rule_launch.Inputs(q, k, k, beta, gate, random(1, 1, 16, 16, dtype=torch.float32), None)
+    out = delta_rule_launch.forward(inputs, save=True)
+    delta_rule_launch.backward(inputs, out.saved, out.y, out.last_state)
+    names = ["prepare_kernel", "walk_kernel", "walk_back_kernel", "gradients_kernel", "gates_kernel"]
+    assert launched == [(name, True) for name in names]
+
+
+@pytest.mark.parametrize("differentiated", [False, True])
+def test_gated_linear(launched: list[tuple[str, bool]], differentiated: bool) -> None:
+    q = random(1, 20, 1, 16)
+    inputs = gated_linear_launch.Inputs(q, q, q, random(1, 20, 1), None, None)
+    out = gated_linear_launch.forward(inputs, differentiated)
+    gated_linear_launch.backward(inputs, out.scores, out.states, out.y, None)
+    # a backward pass that nobody spoke of is compiled when it comes
+    assert launched == [("short_forward_kernel", True), ("short_backward_kernel", differentiated)]
+
+
+def test_selective_scan(launched: list[tuple[str, bool]]) -> None:
+    x, b = random(1, 20, 32), random(1, 20, 16)
+    inputs = selective_scan_launch.Inputs(x, x, b, b, None, random(32, 16, dtype=torch.float32), None, None, None)
+    out = selective_scan_launch.forward(inputs, EigenRange(-1, 1), save=True)
+    assert out.checkpoints is not None
+    selective_scan_launch.forward(inputs, EigenRange(-1, 1), save=False)  # an evaluation between
+    selective_scan_launch.backward(inputs, EigenRange(-1, 1), out.checkpoints, out.y, None)
+    assert launched == [("forward_kernel", True), ("forward_kernel", True), ("backward_kernel", True)]
+
+
+def test_what_goes_wrong_is_left_to_the_launch(launched: list[tuple[str, bool]]) -> None:
+    def passes() -> None:
+        raise SystemError("AST constructor recursion depth mismatch")
+
+    together.compile_together("wrong", passes)
+    assert not together.only_compiles()
+
+
+def test_a_kind_is_compiled_once(launched: list[tuple[str, bool]]) -> None:
+    calls = []
+    for what in ("this", "this", "that"):
+        together.compile_together(what, lambda: calls.append(together.only_compiles()))
+    assert calls == [True, True]
+    assert not together.only_compiles()
