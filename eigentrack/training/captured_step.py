@@ -76,7 +76,8 @@ class _BatchesAhead:
     def __init__(self, step: TrainingStep, stream: torch.cuda.Stream) -> None:
         self._rows = step.config.batch
         ahead = max(1, min(MOST_AHEAD, TOKENS_AHEAD // (self._rows * step.config.lengths[1])))
-        self._numbers = torch.arange(ahead, device=step.device)
+        self._places = torch.arange(ahead, device=step.device)
+        self._numbers = self._places.clone()  # of the steps
         self._first: int | None = None
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, stream=stream):
@@ -85,7 +86,7 @@ class _BatchesAhead:
     def of(self, number: int) -> Batch:
         ahead = len(self._numbers)
         if self._first is None or not self._first <= number < self._first + ahead:
-            torch.arange(number, number + ahead, out=self._numbers)
+            torch.add(self._places, number, out=self._numbers)
             self._graph.replay()
             self._first = number
         rows = slice((number - self._first) * self._rows, (number - self._first + 1) * self._rows)

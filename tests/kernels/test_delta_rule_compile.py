@@ -43,13 +43,15 @@ def compiled(kernel: Any, plan: Plan, settings: dict[str, int]) -> Resources:
     return found
 
 
-LONG, LONG_GATED = plan(128, 2048, False), plan(128, 2048, True)
+LONG, LONG_GATED, SINGLE = plan(128, 2048, False), plan(128, 2048, True), plan(128, 40, False)
 SHORT, SHORT_GATED, FULL = plan(32, 40, False), plan(32, 40, True), plan(64, 2048, True, torch.float32)
 CASES = [
     (prepare_kernel, LONG_GATED, LONG_GATED.prepare_settings),
     (walk_kernel, LONG_GATED, LONG_GATED.walk_settings),
     (walk_kernel, LONG, plan(128, 65536, False, pairs=16).walk_settings),
     (walk_back_kernel, LONG_GATED, LONG_GATED.walk_settings),
+    (walk_kernel, SINGLE, SINGLE.walk_settings),
+    (walk_back_kernel, SINGLE, SINGLE.walk_settings),
     (gradients_kernel, LONG, LONG.gradients_settings),
     (gates_kernel, LONG_GATED, LONG_GATED.gates_settings),
     (step_kernel, LONG_GATED, LONG_GATED.step_settings),
