@@ -5,8 +5,7 @@ Inputs are contiguous: q, k [B, T, H, K], v [B, T, H, V], a [B, T, H] or [B, T, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,8 +22,7 @@ from eigentrack.kernels.gated_linear_step import step_kernel
 from eigentrack.kernels.gated_linear_walk import carry_kernel, walk_kernel
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     q: Tensor
     k: Tensor
     v: Tensor
@@ -39,11 +37,10 @@ class Inputs:
         return Plan.of_symbols(self.q, self.k, self.v, self.a, self.cu_seqlens, differentiated)
 
     def shadows(self) -> Inputs:
-        return Inputs(*(shadow(getattr(self, field.name)) for field in fields(self)))  # type: ignore[arg-type]
+        return Inputs(*map(shadow, self))  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(NamedTuple):
     """`scores` and `states` are what the backward pass reads again; None where it needs none."""
 
     y: Tensor
@@ -66,8 +63,7 @@ class Outputs:
         )
 
 
-@dataclass(frozen=True)
-class Gradients:
+class Gradients(NamedTuple):
     dq: Tensor
     dk: Tensor
     dv: Tensor

@@ -6,7 +6,7 @@ float32 are contiguous.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +21,7 @@ from eigentrack.kernels.selective_scan_step import step_kernel
 from eigentrack.spectrum import EigenRange
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     x: Tensor
     dt: Tensor
     b: Tensor
@@ -47,11 +46,10 @@ class Inputs:
         return Inputs(x, dt, b, c, z, *(None if y is None else y.contiguous() for y in others))  # type: ignore[arg-type]
 
     def shadows(self) -> Inputs:
-        return Inputs(*(shadow(getattr(self, field.name)) for field in fields(self)))  # type: ignore[arg-type]
+        return Inputs(*map(shadow, self))  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(NamedTuple):
     y: Tensor
     last_state: Tensor
     checkpoints: Tensor | None  # [checkpoints, D, N] for the backward pass
@@ -66,8 +64,7 @@ class Outputs:
         )
 
 
-@dataclass(frozen=True)
-class Gradients:
+class Gradients(NamedTuple):
     dx: Tensor
     ddt: Tensor
     db: Tensor

@@ -12,9 +12,8 @@ def check_shapes(op: str, **declared: tuple[Tensor | None, str]) -> dict[str, in
         if tensor is None:
             continue
         letters, shape, known = pattern.split(), tensor.shape, sizes.copy()
-        for letter in letters:
-            if letter.isdigit():
-                sizes[letter] = int(letter)
+        if not pattern.replace(" ", "").isalpha():
+            sizes |= {letter: int(letter) for letter in letters if letter.isdigit()}
         if len(letters) != len(shape) or tuple(map(sizes.setdefault, letters, shape)) != shape:
             bound = ", ".join(f"{letter}={size}" for letter, size in known.items() if letter in letters)
             raise ValueError(

@@ -66,11 +66,7 @@ class _GatedLinear(torch.autograd.Function):
         kept = ctx.saved_tensors  # once: activation checkpointing hands them over a single time
         inputs, (scores, states) = kernels.Inputs(*kept[:INPUTS]), kept[INPUTS:]
         dy, dlast_state = _or_zeros(dy, inputs.q, inputs.v), _contiguous(dlast_state)
-        return *_all(kernels.backward(inputs, scores, states, dy, dlast_state)), None
-
-
-def _all(out: kernels.Gradients) -> tuple[Tensor | None, ...]:
-    return out.dq, out.dk, out.dv, out.da, out.dinitial_state
+        return *kernels.backward(inputs, scores, states, dy, dlast_state), None
 
 
 def _or_zeros(dy: Tensor | None, q: Tensor, v: Tensor) -> Tensor:
@@ -110,12 +106,12 @@ def _forward_fake(*given):  # type: ignore[no-untyped-def]
 def _backward(dy, dlast_state, *inputs_and_kept):  # type: ignore[no-untyped-def]
     scores, states = with_gaps(inputs_and_kept[INPUTS:])
     inputs = kernels.Inputs(*inputs_and_kept[:INPUTS])
-    return no_gaps(dy, _all(kernels.backward(inputs, scores, states, dy, dlast_state)))
+    return no_gaps(dy, kernels.backward(inputs, scores, states, dy, dlast_state))
 
 
 @_backward.register_fake
 def _backward_fake(dy, dlast_state, *inputs_and_kept):  # type: ignore[no-untyped-def]
-    return no_gaps(dy, _all(kernels.Gradients.allocate(kernels.Inputs(*inputs_and_kept[:INPUTS]))))
+    return no_gaps(dy, kernels.Gradients.allocate(kernels.Inputs(*inputs_and_kept[:INPUTS])))
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

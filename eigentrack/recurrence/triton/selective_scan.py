@@ -72,12 +72,7 @@ class _SelectiveScan(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None) -> tuple[Tensor | None, ...]:
         *inputs, checkpoints = ctx.saved_tensors
         dy, dlast_state = _or_zeros(dy, inputs[0]), _contiguous(dlast_state)
-        out = kernels.backward(kernels.Inputs(*inputs), ctx.eigenvalues, checkpoints, dy, dlast_state)
-        return None, *_all(out), None
-
-
-def _all(out: kernels.Gradients) -> tuple[Tensor | None, ...]:
-    return out.dx, out.ddt, out.db, out.dc, out.dz, out.dlog_decay, out.dskip, out.dinitial_state
+        return None, *kernels.backward(kernels.Inputs(*inputs), ctx.eigenvalues, checkpoints, dy, dlast_state), None
 
 
 def _or_zeros(dy: Tensor | None, x: Tensor) -> Tensor:
@@ -113,13 +108,12 @@ def _forward_fake(*given):  # type: ignore[no-untyped-def]
 )
 def _backward(dy, dlast_state, checkpoints, *given):  # type: ignore[no-untyped-def]
     *inputs, low, high = given
-    out = kernels.backward(kernels.Inputs(*inputs), EigenRange(low, high), checkpoints, dy, dlast_state)
-    return no_gaps(dy, _all(out))
+    return no_gaps(dy, kernels.backward(kernels.Inputs(*inputs), EigenRange(low, high), checkpoints, dy, dlast_state))
 
 
 @_backward.register_fake
 def _backward_fake(dy, dlast_state, checkpoints, *given):  # type: ignore[no-untyped-def]
-    return no_gaps(dy, _all(kernels.Gradients.allocate(kernels.Inputs(*given[:_INPUTS]))))
+    return no_gaps(dy, kernels.Gradients.allocate(kernels.Inputs(*given[:_INPUTS])))
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
