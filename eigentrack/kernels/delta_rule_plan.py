@@ -66,7 +66,7 @@ class Plan:
     def rows(self) -> int:
         if not (self.short or self.step):
             return LONGEST_CHUNK if self.half else LONGEST_CHUNK // 2
-        return min(LONGEST_SHORT_CHUNK, max(SHORTEST_CHUNK, _power_of_two(self.time * self.factors)))
+        return SHORTEST_CHUNK if self.time * self.factors <= SHORTEST_CHUNK else LONGEST_SHORT_CHUNK
 
     @cached_property
     def tokens(self) -> int:

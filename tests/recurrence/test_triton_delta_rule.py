@@ -369,7 +369,7 @@ def test_one_compilation_takes_many_lengths() -> None:
     counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(delta_rule, fullgraph=True, backend=counter, dynamic=True)
     compilations = []
-    for time in (65, 100, 70):
+    for time in (65, 100, 70, 40, 50, 36):  # the last three are short, which takes kernels of its own
         leaves = [x.float().requires_grad_() for x in Case(1, time, 1, 1, 8, 8).draw() if x is not None]
         plain, found = ([*run(*leaves[:4], initial_state=leaves[4], backend="triton")] for run in (delta_rule, compiled))
         for run in (plain, found):
@@ -379,6 +379,7 @@ def test_one_compilation_takes_many_lengths() -> None:
         compilations.append(counter.frame_count)
     assert compilations[0] > 0
     assert compilations[2] == compilations[1]
+    assert compilations[5] == compilations[3]
 
 
 @pytest.mark.parametrize("as_operator", [False, True])
