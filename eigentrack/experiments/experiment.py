@@ -117,6 +117,7 @@ class Experiment:
     plot: Callable[[Sequence[Any], str], None]
     columns: tuple[Column, ...] = (HORIZON,)
     paper: dict[str, dict[Key, str]] = field(default_factory=dict)
+    findings: Callable[[Sequence[Any]], Sequence[str]] | None = None  # of the results shown: what they answer, a line each
     differences: tuple[str, ...] = ()  # from the paper, at every budget
     every_rate: bool = False
     table: Callable[[Sequence[Any]], str] | None = None

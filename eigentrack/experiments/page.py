@@ -30,6 +30,8 @@ def markdown(report: Report) -> str:
     lines += [f"# {experiment.name}: {experiment.title}", "", f"Source: {experiment.source}.", "", *_facts(report), ""]
     if report.shown:
         lines += [f"![{experiment.title}]({experiment.name}.png)", ""]
+    if report.shown and report.budget != "smoke" and experiment.findings is not None:
+        lines += ["## What it shows", "", *(f"- {line}" for line in experiment.findings(report.shown)), ""]
     lines += [experiment.table(report.shown)] if experiment.table is not None else _tables(report) + _rates(report)
     if experiment.differences:
         lines += ["## Differences from the paper", "", *(f"- {line}" for line in experiment.differences), ""]
