@@ -17,6 +17,7 @@ import multiprocessing
 import statistics
 import time
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -170,15 +171,17 @@ def page(record: dict[str, Any]) -> str:
 
 
 def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
+    """A colour for each range, dashes for each seed."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     models = list(dict.fromkeys(result["model"] for result in results))
-    figure, grid = pyplot.subplots(
-        len(models), len(TEXTS), figsize=(13, 3.6 * len(models)), squeeze=False, layout="constrained"
-    )
+    dashes = dict(zip(sorted({result["seed"] for result in results}), cycle(("-", "--", ":", "-.")), strict=False))
+    trained, positions = TRAINING["length"], f"position in tokens, by stretches of {WINDOW // BUCKETS}"
+    size = 14.5, 0.6 + 3.6 * len(models)
+    figure, grid = pyplot.subplots(len(models), len(TEXTS), figsize=size, squeeze=False, layout="constrained")
     for row, model in zip(grid, models, strict=True):
         for axes, (split, label) in zip(row, TEXTS.items(), strict=True):
             for result in (result for result in results if result["model"] == model):
@@ -187,12 +190,14 @@ def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
                     [bucket["last"] for bucket in buckets],
                     [bucket["perplexity"] for bucket in buckets],
                     color=COLOURS[result["range"]],
-                    alpha=0.8,
+                    linestyle=dashes[result["seed"]],
                     label=f"{result['range']}, seed {result['seed']}",
                 )
-            axes.axvline(TRAINING["length"], color="grey", linestyle=":", label="trained length")
-            axes.set(title=f"{model}: {label}", xlabel="position in the window", ylabel="perplexity", xscale="log")
-    grid[0][0].legend(fontsize=8)
+            axes.axvline(trained, color="0.7", linewidth=3, zorder=1, label=f"trained length: {trained:,}")
+            axes.set(title=f"{model}: {label}", xscale="log", xlabel=positions, ylabel="perplexity (lower is better)")
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+    shown = {name: line for axes in grid.flat for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(shown.values(), shown.keys(), loc="outside right center", fontsize="small")
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
 

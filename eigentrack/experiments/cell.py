@@ -19,6 +19,7 @@ from eigentrack.experiments.provenance import NOT_RECORDED
 from eigentrack.experiments.training_record import TrainingRecord
 from eigentrack.lm.config import LanguageRunConfig
 from eigentrack.models.storage import write_json
+from eigentrack.training import shortest_asked
 from eigentrack.training.run import RunConfig
 
 RESULT_FILE = "result.json"
@@ -89,7 +90,7 @@ class CellResult:
     def from_json(cls, values: dict[str, Any]) -> CellResult:
         scores, record = values["scores"], values["record"]
         curve = tuple(CurvePoint(**point) for point in scores["curve"])
-        nested = {"scores": LengthScores(**{**scores, "curve": curve}), "record": TrainingRecord(**record)}
+        nested = {"scores": LengthScores(**{**scores, "curve": curve}), "record": TrainingRecord.from_json(record)}
         return cls(**{**values, **nested})
 
 
@@ -101,8 +102,13 @@ def stored_result(cell: Cell, folder: Path) -> CellResult | LanguageResult | Non
     stored = json.loads(path.read_text())
     if stored["cell"] != cell.to_json():
         raise ValueError(f"{folder} holds the result of another configuration: name another --out folder")
-    kind = LanguageResult if isinstance(cell.run, LanguageRunConfig) else CellResult
-    return kind.from_json(stored["result"])
+    if isinstance(cell.run, LanguageRunConfig):
+        return LanguageResult.from_json(stored["result"])
+    result, asked_from = (
+        CellResult.from_json(stored["result"]),
+        shortest_asked(cell.run.build_task(), cell.run.training.lengths),
+    )
+    return dataclasses.replace(result, scores=result.scores.counted_from(asked_from))
 
 
 def store_result(cell: Cell, result: CellResult | LanguageResult, folder: Path) -> None:

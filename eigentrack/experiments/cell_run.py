@@ -16,7 +16,7 @@ from eigentrack.experiments.provenance import origin
 from eigentrack.experiments.training_record import read_record, thin_metrics
 from eigentrack.models import SequenceModel, load_model
 from eigentrack.models.storage import write_json
-from eigentrack.training import Diverged, accuracy_between
+from eigentrack.training import Diverged, accuracy_between, shortest_asked
 from eigentrack.training.run import CHECKPOINTS, MODEL, RunConfig, RunResult, run_training
 from eigentrack.training.time_limit import OutOfTime
 
@@ -93,7 +93,8 @@ def _train_and_test(
         model = load_model(folder / MODEL, device)
         asked, count = cell.run.validation_lengths or trained, cell.test.sequences
         validated = accuracy_between(model, task, asked, sequences=count, seed=cell.seed, purpose="validation").answers
-        scores = length_scores(run_length_test(model, task, cell.test, trained, cell.seed), cell.test, task.classes)
+        curve = run_length_test(model, task, cell.test, trained, cell.seed)
+        scores = length_scores(curve, cell.test, task.classes, shortest_asked(task, trained))
     return CellResult(
         panel=cell.panel,
         series=cell.series,

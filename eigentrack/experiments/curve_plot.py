@@ -1,70 +1,144 @@
-"""Curves over the sequence length, one picture for each panel: every seed as a thin line, their median as a thick one."""
+"""Curves over the sequence length, one picture for each panel: every seed as a thin line, their median as a thick one.
+
+Curves that lie on each other stay visible: later ones are thinner, and the markers of each stand at places of their own.
+"""
 
 from __future__ import annotations
 
 import re
 import statistics
+import textwrap
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.length_test import CurvePoint
 
 Curve = tuple[list[int], list[float]]
 
-
-def plot_scaled_accuracy(results: Sequence[CellResult], path: str) -> None:
-    def scaled(result: CellResult, point: CurvePoint) -> float:
-        return (point.accuracy - 1 / result.scores.classes) / (1 - 1 / result.scores.classes)
-
-    _plot(results, path, scaled, "scaled accuracy (0: guessing)")
-
-
-def plot_sequence_accuracy(results: Sequence[CellResult], path: str) -> None:
-    _plot(results, path, lambda _, point: point.sequence_accuracy, "sequence accuracy (all answers right so far)")
+NEAR = 0.1  # accuracies are averaged over lengths so near, as a share of the length: some alternate from one to the next
+MARKERS = "osD^vP*X<>"
+MARKED_EVERY = 0.32  # of a panel's diagonal, along a curve
+WIDEST, NARROWEST = 3.2, 1.5  # lines of the medians
+LONG_LABEL = 32  # letters, of which two do not fit under a panel side by side
 
 
-def _plot(results: Sequence[CellResult], path: str, value: Callable[[CellResult, CurvePoint], float], label: str) -> None:
+def plot_scaled_accuracy(results: Sequence[CellResult], path: str, *, models: str = "") -> None:
+    """`models`: the legend's title, for what the names of the series leave out."""
+
+    def scaled(result: CellResult, points: Sequence[CurvePoint]) -> list[float]:
+        guess = 1 / result.scores.classes
+        return [(accuracy - guess) / (1 - guess) for accuracy in _near_means(points)]
+
+    _plot(results, path, scaled, f"scaled accuracy (0: guessing), mean over lengths within ±{NEAR:.0%}", models)
+
+
+def plot_sequence_accuracy(results: Sequence[CellResult], path: str, *, models: str = "") -> None:
+    def unbroken(_: CellResult, points: Sequence[CurvePoint]) -> list[float]:
+        return [point.sequence_accuracy for point in points]
+
+    _plot(results, path, unbroken, "sequence accuracy (all answers right so far)", models)
+
+
+def _plot(
+    results: Sequence[CellResult],
+    path: str,
+    values_of: Callable[[CellResult, Sequence[CurvePoint]], list[float]],
+    label: str,
+    models: str,
+) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     panels = list(dict.fromkeys(result.panel for result in results))
-    models = list(dict.fromkeys(_model(result.series) for result in results))
-    colour = {model: f"C{number}" for number, model in enumerate(models)}
-    figure, grid = pyplot.subplots(1, len(panels), figsize=(2 + 4 * len(panels), 4.8), squeeze=False, sharey=True)
+    styles = _styles(list(dict.fromkeys(result.series for result in results)))
+    width = 2 + 4 * len(panels)
+    figure, grid = pyplot.subplots(1, len(panels), figsize=(width, 5.2), squeeze=False, sharey=True)
     for axes, panel in zip(grid[0], panels, strict=True):
-        inside = [result for result in results if result.panel == panel and result.scores.curve]
+        inside = [result for result in results if result.panel == panel]
         for series in dict.fromkeys(result.series for result in inside):
-            curves = [_curve(result, value) for result in inside if result.series == series]
-            style = {"color": colour[_model(series)], "linestyle": ":" if "[0, 1]" in series else "-"}
-            if len(curves) > 1:
-                for lengths, values in curves:
-                    axes.plot(lengths, values, linewidth=0.6, alpha=0.5, **style)
-            axes.plot(*_median(curves), linewidth=1.8, label=_label(series, panel, results), **style)
-        for trained_to in {result.trained_to for result in inside}:
-            axes.axvline(trained_to, color="tab:red", linestyle="--", linewidth=1, label=f"longest in training: {trained_to}")
-        axes.set(title=panel, xlabel="sequence length (tokens)", xscale="log", ylim=(-0.1, 1.05))
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize="x-small", frameon=False)
+            runs = [result for result in inside if result.series == series]
+            curves = [
+                ([point.length for point in run.scores.curve], values_of(run, run.scores.curve))
+                for run in runs
+                if run.scores.curve
+            ]
+            _draw(axes, curves, styles[series], f"{series}{_diverged(len(runs), len(curves))}")
+        for trained_to in sorted({result.trained_to for result in inside}):
+            axes.axvline(trained_to, color="black", linestyle="--", linewidth=1, label=f"longest in training: {trained_to}")
+        axes.set(title=panel, xlabel="sequence length (tokens)", xscale="log")
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        names = axes.get_legend_handles_labels()[1]
+        look = {"frameon": False, "fontsize": "x-small", "title_fontsize": "x-small"}
+        look["ncols"] = 1 if max(map(len, names)) > LONG_LABEL else 2
+        axes.legend(title=models or None, loc="upper center", bbox_to_anchor=(0.5, -0.14), **look)
     grid[0][0].set_ylabel(label)
+    note = textwrap.fill(_note(results), int(14 * width))
+    figure.suptitle(note, x=0.5, y=0.94, va="bottom", fontsize="small")
     figure.savefig(path, format="png", dpi=130, bbox_inches="tight")
     pyplot.close(figure)
 
 
-def _label(series: str, panel: str, results: Sequence[CellResult]) -> str:
-    """A run that diverged has no curve, and its median would be better than it was."""
-    runs = [result for result in results if result.key == (panel, series)]
-    diverged = sum(not result.scores.curve for result in runs)
-    return f"{series}; {diverged} of {len(runs)} diverged" if diverged else series
+def _styles(series: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Both ranges of a model have one colour; [0, 1] is dotted, and drawn above what is not."""
+    models = list(dict.fromkeys(map(_model, series)))
+    styles = {}
+    for number, name in enumerate(series):
+        place, dotted = models.index(_model(name)), "[0, 1]" in name
+        styles[name] = {
+            **{"color": f"C{place}", "linestyle": ":" if dotted else "-", "zorder": 2.6 if dotted else 2.4},
+            **{"marker": MARKERS[place % len(MARKERS)], "markerfacecolor": "white" if dotted else f"C{place}"},
+            **{"markersize": 4.5, "markevery": (MARKED_EVERY * number / len(series), MARKED_EVERY)},
+            "linewidth": WIDEST - (WIDEST - NARROWEST) * number / max(1, len(series) - 1),
+        }
+    return styles
+
+
+def _draw(axes: Any, curves: Sequence[Curve], style: dict[str, Any], label: str) -> None:
+    """A series without a curve has its name in the legend, and no line."""
+    if len(curves) > 1:
+        for lengths, values in curves:
+            axes.plot(lengths, values, color=style["color"], linestyle=style["linestyle"], linewidth=0.9, alpha=0.6)
+    if curves:
+        axes.plot(*_median(curves), label=label, **style)
+    else:
+        axes.plot([], [], linestyle="", label=label)
+
+
+def _diverged(runs: int, curves: int) -> str:
+    """A run that diverged has no curve, and the median of the others is better than it was."""
+    if curves == runs:
+        return ""
+    return f"; {runs - curves} of {runs} diverged" if curves else ": diverged"
+
+
+def _note(results: Sequence[CellResult]) -> str:
+    """Which line is what, and why curves end."""
+    seeds = sorted({result.seed for result in results})
+    ends = sorted({result.scores.longest for result in results if result.scores.curve})
+    named = ", ".join(map(str, seeds))
+    what = f"thick, with markers: median of the seeds {named}; thin: each seed" if len(seeds) > 1 else f"one seed: {named}"
+    if len(ends) < 2:
+        return f"{what}; curves end where the test stopped, at length {max(ends, default=0):,}"
+    first = ", a median where that of its first seed did" if len(seeds) > 1 else ""
+    return (
+        f"{what}; curves end where the test stopped{first}: at length {ends[0]:,}, or at {ends[-1]:,} where it was not yet "
+        f"settled by {ends[0]:,} how far the model is right"
+    )
 
 
 def _model(series: str) -> str:
-    """Both ranges of a model have one colour."""
     return re.sub(r"\[.*?\]", "", series)
 
 
-def _curve(result: CellResult, value: Callable[[CellResult, CurvePoint], float]) -> Curve:
-    return [point.length for point in result.scores.curve], [value(result, point) for point in result.scores.curve]
+def _near_means(points: Sequence[CurvePoint]) -> list[float]:
+    """The mean accuracy over the lengths within NEAR of each."""
+    return [
+        statistics.fmean(other.accuracy for other in points if abs(other.length - point.length) <= NEAR * point.length)
+        for point in points
+    ]
 
 
 def _median(curves: Sequence[Curve]) -> Curve:

@@ -9,14 +9,17 @@ gate, 100 passes. Taken from Figure 3: width 128, weight decay 0.01, passes of 1
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from eigentrack.experiments import word_problems
-from eigentrack.experiments.cell import Cell
+from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.curve_plot import plot_sequence_accuracy
 from eigentrack.experiments.experiment import DEAD_BY, HORIZON, Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.length_test import LengthTest
+from eigentrack.experiments.paper_agreement import READING, Reach, budget_lines, reach_lines
 from eigentrack.experiments.theory import Theory
 
 GROUPS = ("S3", "S4", "A5", "S5")
@@ -85,6 +88,35 @@ PAPER_VALUES = {
 }
 
 
+PAPER_REACH = {  # the same as bounds on lengths
+    ("S3", label(1)): Reach(wrong_at=256),
+    **{(name, label(2)): Reach(right_at=256) for name in ("S3", "S4", "A5")},
+    ("S5", label(1)): Reach(dead_at=10),
+    ("S5", label(2)): Reach(dead_at=10),
+    ("S5", label(3)): Reach(dead_at=50),
+    ("S5", label(4)): Reach(right_at=200),
+}
+
+
+def findings(results: Sequence[CellResult]) -> list[str]:
+    """The fewest factors that were learned, beside theory's, then the paper's curves."""
+    said = []
+    for panel in dict.fromkeys(result.panel for result in results):
+        reach = {n: [run for run in results if run.key == (panel, label(n))] for n in FACTORS}
+        learned = [n for n, runs in reach.items() if runs and _median_right_to(runs) >= 2 * runs[0].trained_to]
+        enough = min((n for n in FACTORS if THEORY.answer(panel, label(n)) == "can"), default="–")
+        said.append(f"{panel} {min(learned)} ({enough})" if learned else f"{panel} none of {FACTORS[-1]} ({enough})")
+    fewest = (
+        f"The fewest factors right at twice the training length, and in brackets those enough in theory: {'; '.join(said)}."
+    )
+    reaches = reach_lines(results, PAPER_REACH, PAPER_VALUES)
+    return [fewest, READING, *reaches, *budget_lines(results, PAPER.training.steps)]
+
+
+def _median_right_to(runs: Sequence[CellResult]) -> float:
+    return statistics.median(run.scores.right_to for run in runs)
+
+
 EXPERIMENT = Experiment(
     name="deltaproduct",
     title="How many Householder factors a group needs, in one layer",
@@ -92,8 +124,10 @@ EXPERIMENT = Experiment(
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     cells=_cells,
     score=word_problems.SCORE,
-    plot=plot_sequence_accuracy,
+    plot=partial(plot_sequence_accuracy, models="DeltaNet [-1, 1], one layer, n factors a token"),
     columns=(DEAD_BY, HORIZON, THEORY.column),
     paper={"DeltaProduct paper": PAPER_VALUES},
+    paper_budget=PAPER,
+    findings=findings,
     differences=("Every training sequence is new.", "Width 128 and weight decay 0.01: the sequel's are not known here."),
 )

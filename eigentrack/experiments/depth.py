@@ -35,6 +35,7 @@ PANELS = (
 )
 LAYERS = {"DeltaNet [-1, 1]": ("deltanet", WIDE), "GLA [-1, 1]": ("gla", WIDE), "GLA, disk": ("gla", DISK)}
 DEPTHS = (1, 2, 3, 4)
+FITTED = 0.99  # of the answers at the training lengths
 
 
 def label(name: str, depth: int) -> str:
@@ -85,6 +86,49 @@ def _row(results: Sequence[CellResult], panel: str, name: str) -> list[str]:
     ]
 
 
+def findings(results: Sequence[CellResult]) -> list[str]:
+    """The smallest depth that learned, against the smallest that theory knows to be enough."""
+    at_bound: list[str] = []
+    fewer: list[str] = []
+    more: list[str] = []
+    against: list[str] = []
+    never, fitted = 0, 0
+    for name in LAYERS:
+        for panel in dict.fromkeys(result.panel for result in results):
+            runs = {depth: [r for r in results if r.key == (panel, label(name, depth))] for depth in DEPTHS}
+            answers = {depth: THEORY.answer(panel, label(name, depth)) for depth in DEPTHS}
+            found = min((depth for depth in DEPTHS if learned(runs[depth])), default=None)
+            enough = min((depth for depth in DEPTHS if answers[depth] == "can"), default=None)
+            pair = f"{panel} with {name}"
+            if found is not None and answers[found] == "cannot":
+                against.append(f"{pair} ({found})")
+            elif found is not None and (enough is None or found < enough):
+                fewer.append(f"{pair} ({found}, bound {enough if enough is not None else 'unknown'})")
+            elif found is not None:
+                (at_bound if found == enough else more).append(f"{pair} ({found}, bound {enough})")
+            elif enough is not None and any(runs.values()):
+                never += 1
+                fitted += any(run.validation_accuracy >= FITTED for depth in DEPTHS for run in runs[depth])
+    lines = [f"Learned at the bound of theory: {', '.join(at_bound) or 'none'}."]
+    if fewer:
+        lines.append(
+            f"Learned with fewer layers than theory's bound: {', '.join(fewer)}. The bound is a depth that suffices; no proof "
+            "says that fewer do not."
+        )
+    if more:
+        lines.append(f"Learned only with more layers than suffice in theory: {', '.join(more)}.")
+    if against:
+        lines.append(
+            f"Right to {REACH} times the training length at a depth that theory rules out, a shortcut: {', '.join(against)}."
+        )
+    if never:
+        lines.append(
+            f"{never} pairs of language and layer have a bound of at most {DEPTHS[-1]} layers and are learned at no depth; in "
+            f"{fitted} of them a network is right at the training lengths ({FITTED:.0%}) and fails before {REACH} times these."
+        )
+    return lines
+
+
 EXPERIMENT = Experiment(
     name="depth",
     title="The smallest depth that learns a language, beside the bound of theory",
@@ -95,7 +139,10 @@ EXPERIMENT = Experiment(
         "paper": PAPER,
     },
     cells=_cells,
+    setup="no convolution; three languages (parity, even pairs, binary numbers mod 5) and five groups (Z3, Z4, S3, Q8, A4), "
+    "chosen by hand: for each of them theory knows that some depth of DeltaNet from 1 to 4 is enough",
     score=Score("horizon", lambda result: result.scores.horizon, digits=0),
     plot=partial(plot_horizons, answer=THEORY.answer),
+    findings=findings,
     table=table,
 )

@@ -44,8 +44,9 @@ class Settings:
     def facts(self) -> dict[str, str]:
         """For the report's page."""
         return {
-            "budget": f"{self.training.steps:,} steps of batch {self.training.batch:,}, d = {self.d_model}",
-            "test": f"lengths {self.test.lengths[0]}–{self.test.lengths[1]}, {self.test.sequences:,} sequences",
+            "test": self.test.words,
+            "early stop": "none, a cell that has solved its task goes on: the slow end of the schedule carries a solution to "
+            "longer inputs",
         }
 
 
@@ -100,7 +101,12 @@ def _dead_by(runs: Sequence[CellResult]) -> str:
     return "never" if reach == math.inf else f"{reach:,.0f}"
 
 
-HORIZON = Column("horizon", "the longest length up to which 99 % of the answers are right, median over the seeds", _horizon)
+HORIZON = Column(
+    "horizon",
+    "the longest length up to which 99 % of the answers are right, from the shortest that training asks for; median over the "
+    "seeds",
+    _horizon,
+)
 DEAD_BY = Column("dead by", "the length from which fewer than 10 % of the sequences are right, median over the seeds", _dead_by)
 
 
@@ -118,7 +124,9 @@ class Experiment:
     columns: tuple[Column, ...] = (HORIZON,)
     paper: dict[str, dict[Key, str]] = field(default_factory=dict)
     findings: Callable[[Sequence[Any]], Sequence[str]] | None = None  # of the results shown: what they answer, a line each
+    paper_budget: Settings | LanguageSettings | None = None  # with which the paper got its values
     differences: tuple[str, ...] = ()  # from the paper, at every budget
+    setup: str = ""  # what its cells have in common, or were chosen by, and no table says
     every_rate: bool = False
     table: Callable[[Sequence[Any]], str] | None = None
     prepare: Callable[[Any, Path, Callable[[str], None]], None] | None = None  # makes in the folder what all cells need

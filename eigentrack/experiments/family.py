@@ -75,6 +75,7 @@ EXPERIMENT = Experiment(
         "paper": PAPER,
     },
     cells=_cells,
+    setup="two layers, no convolution",
     score=chomsky.SCORE,
     plot=partial(plot_horizons, answer=THEORY.answer),
     columns=(HORIZON, THEORY.column),

@@ -23,5 +23,6 @@ EXPERIMENT = Experiment(
     score=chomsky.SCORE,
     plot=plot_scaled_accuracy,
     paper=chomsky.PAPER_VALUES,
+    paper_budget=chomsky.PAPER,
     differences=chomsky.DIFFERENCES,
 )

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eigentrack.experiments.cell import Cell
+from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.curve_plot import plot_sequence_accuracy
 from eigentrack.experiments.experiment import DEAD_BY, HORIZON, Experiment, Settings, grid
+from eigentrack.experiments.paper_agreement import READING, Reach, budget_lines, reach_lines
 from eigentrack.experiments.word_problems import (
     DIFFERENCES,
+    PAPER,
     SCORE,
     SETTINGS,
     full_matrix_series,
@@ -41,10 +43,29 @@ PAPER_VALUES = {
     (SWAPS, WIDE_1): "learned in full: right to 500",
     (SWAPS, NARROW_5): "fits length 32, hardly beyond",
     (UP_TO_3, WIDE_5): "generalises well",
+    (UP_TO_3, NARROW_5): "below [-1, 1]",
     (FOUR_TOKENS, WIDE_5): "right to about 120 (workshop), 120–200 (ICLR)",
     **{(panel, series): "poor" for panel in (SWAPS, UP_TO_3, FOUR_TOKENS) for series in MAMBA},
-    **{(ALL, series): "0 before length 30" for series in (WIDE_1, WIDE_5, NARROW_5, "DeltaNet [0, 1], 1 block", *MAMBA)},
+    **{
+        (ALL, series): "0 before length 20 (workshop), 30 (ICLR)"
+        for series in (WIDE_1, WIDE_5, NARROW_5, "DeltaNet [0, 1], 1 block", *MAMBA, "full matrix, 1 block")
+    },
 }
+
+PAPER_REACH = {  # the same as bounds on lengths: who generalises is right at twice the training length, who is poor is not
+    (SWAPS, WIDE_1): Reach(right_at=500),
+    (SWAPS, NARROW_5): Reach(right_at=32, wrong_at=64),
+    (UP_TO_3, WIDE_5): Reach(right_at=64),
+    (FOUR_TOKENS, WIDE_5): Reach(right_at=120),
+    **{(panel, series): Reach(wrong_at=64) for panel in (SWAPS, UP_TO_3) for series in MAMBA},
+    **{(FOUR_TOKENS, series): Reach(wrong_at=128) for series in MAMBA},
+    **{key: Reach(dead_at=30) for key in PAPER_VALUES if key[0] == ALL},
+}
+
+
+def findings(results: Sequence[CellResult]) -> list[str]:
+    return [READING, *reach_lines(results, PAPER_REACH, PAPER_VALUES), *budget_lines(results, PAPER.training.steps)]
+
 
 EXPERIMENT = Experiment(
     name="figure3",
@@ -56,5 +77,12 @@ EXPERIMENT = Experiment(
     plot=plot_sequence_accuracy,
     columns=(DEAD_BY, HORIZON),
     paper={"paper": PAPER_VALUES},
-    differences=DIFFERENCES,
+    paper_budget=SETTINGS["paper"],
+    findings=findings,
+    differences=(
+        *DIFFERENCES,
+        "With 4 tokens an element lengths count tokens, and an answer is due with the third filler: right to 7 is the first "
+        "element alone, for from token 8 on two of them count.",
+        "Of the full matrix the paper says in words only that in some settings it falls off quickly after some length.",
+    ),
 )

@@ -45,6 +45,7 @@ EXPERIMENT = Experiment(
     score=Score("validation loss", lambda result: result.last_loss),
     plot=plot_perplexities,
     paper={"paper": {(PANEL, series): value for series, value in PAPER_VALUES.items()}},
+    paper_budget=SETTINGS["paper"],
     differences=DIFFERENCES,
     every_rate=True,
     table=_table,

@@ -25,5 +25,6 @@ EXPERIMENT = Experiment(
     score=chomsky.SCORE,
     plot=plot_scaled_accuracy,
     paper=chomsky.PAPER_VALUES,
+    paper_budget=chomsky.PAPER,
     differences=chomsky.DIFFERENCES,
 )

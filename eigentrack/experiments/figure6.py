@@ -43,5 +43,6 @@ EXPERIMENT = Experiment(
     plot=plot_sequence_accuracy,
     columns=(DEAD_BY, HORIZON),
     paper={"paper": PAPER_VALUES},
+    paper_budget=SETTINGS["paper"],
     differences=(*DIFFERENCES, "GLA in the disk is ours; the paper has no layer whose gates turn."),
 )

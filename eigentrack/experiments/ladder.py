@@ -6,11 +6,13 @@ solvable, and groups that are not. Two layers without a convolution throughout.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from eigentrack.automata import classify, holonomy, minimal
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import Experiment, Score, Series, Settings, grid
 from eigentrack.experiments.horizon_map import MARKS, plot_horizons
@@ -30,6 +32,7 @@ from eigentrack.experiments.open_questions import (
     learned,
     longer,
 )
+from eigentrack.experiments.seeds import Key
 from eigentrack.experiments.theory import Theory
 
 EASY = (
@@ -52,6 +55,29 @@ EASY = (
     group_panel("S3", "S3"),
 )
 FITTED = 0.99  # of the answers at training lengths
+SECTIONS = {  # of the page, by kind of field
+    "drifts": (
+        f"Can, right at the training lengths, and not to {REACH} times them",
+        "Gates near to the exact values do that, and so does a shortcut. These numbers do not tell which; `eigentrack inspect` "
+        "does.",
+    ),
+    "not learned": (
+        "Can, and not learned at the training lengths either",
+        "A network exists, and training at this budget has not found it.",
+    ),
+    "beyond theory": (
+        f"Cannot, and right to {REACH} times the training length",
+        "It gives way at some greater length, or on words that random letters seldom make.",
+    ),
+    "shortcut": (
+        "Cannot, and right at the training lengths: shortcuts",
+        "No contradiction: theory speaks of every length.",
+    ),
+    "unknown, learned": (
+        f"Unknown, and right to {REACH} times the training length",
+        "Theory has neither a network nor a proof that there is none.",
+    ),
+}
 MORE = 2  # times the steps, for languages with more answers than a short training tells apart
 HARD = (
     group_panel("A4", "A4"),
@@ -84,20 +110,38 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
 
 def table(results: Sequence[CellResult]) -> str:
     panels, series = (list(dict.fromkeys(getattr(result, name) for result in results)) for name in ("panel", "series"))
+    head = ("language", "states", "group", "levels", *series)
     lines = [
-        "In each field what theory says (✓ can, ✗ cannot, ? unknown) and the horizon, up to which 99 % of the answers are",
-        f"right, median over the seeds; bold: a seed is right to {REACH} times the training length, it has learned.",
-        f"{', '.join(panel.label for panel in HARD)}: trained for {MORE} times the steps.",
+        "Two layers, no convolution. In each field what theory says (✓ can, ✗ cannot, ? unknown) and the horizon, up to which",
+        f"99 % of the answers are right, median over the seeds; bold: learned, a seed gets to {REACH} times the training",
+        f"length. {', '.join(panel.label for panel in HARD)}: trained for {MORE} times the steps.",
         "",
-        "| language | " + " | ".join(series) + " |",
-        "|---" * (len(series) + 1) + "|",
+        "- states: of the minimal automaton",
+        "- group: the order of the largest group in its syntactic monoid; 1: the language is star-free",
+        "- levels: of its cascade of resets and groups, each level read with those above it known (holonomy)",
+        "",
+        "| " + " | ".join(head) + " |",
+        "|---" * len(head) + "|",
     ]
-    runs = {key: [result for result in results if result.key == key] for key in {result.key for result in results}}
+    runs = _by_field(results)
     for panel in panels:
-        lines.append(
-            f"| {panel} | " + " | ".join(_entry(panel, model, runs.get((panel, model), [])) for model in series) + " |"
-        )
-    return "\n".join([*lines, "", *_disagreements(runs, panels, series), ""])
+        fields = (_entry(panel, model, runs.get((panel, model), [])) for model in series)
+        lines.append("| " + " | ".join([panel, *difficulty(panel), *fields]) + " |")
+    return "\n".join([*lines, "", *_sections(runs), ""])
+
+
+def difficulty(panel: str) -> tuple[str, str, str]:
+    """States, order of the largest group, levels."""
+    dfa = minimal(THEORY.automaton(panel))
+    largest = max((group.order for group in classify(dfa).subgroups), default=1)
+    return str(dfa.states), str(largest), str(len(holonomy(dfa).levels))
+
+
+def _by_field(results: Sequence[CellResult]) -> dict[Key, list[CellResult]]:
+    """Language by language, layer by layer."""
+    panels, series = (list(dict.fromkeys(getattr(result, name) for result in results)) for name in ("panel", "series"))
+    fields = {(panel, model): [r for r in results if r.key == (panel, model)] for panel in panels for model in series}
+    return {key: runs for key, runs in fields.items() if runs}
 
 
 def _entry(panel: str, series: str, runs: Sequence[CellResult]) -> str:
@@ -107,47 +151,75 @@ def _entry(panel: str, series: str, runs: Sequence[CellResult]) -> str:
     return f"{MARKS[THEORY.answer(panel, series)]} {f'**{reach}**' if learned(runs) else reach}"
 
 
-def _disagreements(runs: dict[tuple[str, str], list[CellResult]], panels: Sequence[str], series: Sequence[str]) -> list[str]:
-    """Every field where training has not found what exists, or has found what cannot be right at every length."""
-    ordered = [(panel, model) for panel in panels for model in series if (panel, model) in runs]
-    decided = [key for key in ordered if THEORY.answer(*key) in ("can", "cannot")]
-    missed = [key for key in decided if THEORY.answer(*key) == "can" and not learned(runs[key])]
-    drifting = [key for key in missed if max(run.validation_accuracy for run in runs[key]) >= FITTED]
-    unlearned = [key for key in missed if key not in drifting]
-    shortcuts = [key for key in decided if THEORY.answer(*key) == "cannot" and learned(runs[key])]
-    agreed, undecided = len(decided) - len(missed) - len(shortcuts), len(ordered) - len(decided)
-    return [
-        "## Where they disagree",
-        "",
-        f"Theory and training agree in {agreed} of the {len(decided)} fields that theory decides; {undecided} it leaves open.",
-        "",
-        f"### Can, right in training, and not to {REACH} times its length: {len(drifting)}",
-        "",
-        f"At the training lengths at least {FITTED:.0%} of the answers are right, beyond them fewer. Gates near to the exact",
-        "values do that, and so does a shortcut; `eigentrack inspect` tells which.",
-        "",
-        *(_fact(key, runs[key]) for key in drifting),
-        "",
-        f"### Can, and not learned in training either: {len(unlearned)}",
-        "",
-        "A network exists, and training at this budget has not found it.",
-        "",
-        *(_fact(key, runs[key]) for key in unlearned),
-        "",
-        f"### Cannot, but right to {REACH} times the training length: {len(shortcuts)}",
-        "",
-        "A shortcut that gives way at some greater length, or on words that random letters seldom make.",
-        "",
-        *(_fact(key, runs[key]) for key in shortcuts),
-    ]
+def _kinds(runs: dict[Key, list[CellResult]]) -> dict[str, list[Key]]:
+    """The fields by what theory says and what training came to; "agree" holds those with nothing to explain."""
+    kinds: dict[str, list[Key]] = {kind: [] for kind in ("agree", *SECTIONS, "open")}
+    for key, of_key in runs.items():
+        fitted = max(run.validation_accuracy for run in of_key) >= FITTED
+        match THEORY.answer(*key), learned(of_key):
+            case "can", False:
+                kinds["drifts" if fitted else "not learned"].append(key)
+            case "cannot", True:
+                kinds["beyond theory"].append(key)
+            case "cannot", False if fitted:
+                kinds["shortcut"].append(key)
+            case "unknown", True:
+                kinds["unknown, learned"].append(key)
+            case "unknown", False:
+                kinds["open"].append(key)
+            case _:
+                kinds["agree"].append(key)
+    return kinds
 
 
-def _fact(key: tuple[str, str], runs: Sequence[CellResult]) -> str:
+def findings(results: Sequence[CellResult]) -> list[str]:
+    kinds = {kind: len(keys) for kind, keys in _kinds(_by_field(results)).items()}
+    missed, agreed = kinds["drifts"] + kinds["not learned"], kinds["agree"] + kinds["shortcut"]
+    decided, undecided = agreed + missed + kinds["beyond theory"], kinds["open"] + kinds["unknown, learned"]
+    lines = [f"Theory and training agree in {agreed} of the {decided} fields that theory decides; {undecided} it leaves open."]
+    if missed:
+        lines.append(
+            f"In {missed} fields theory says can and training does not get to {REACH} times its length: {kinds['drifts']} are "
+            f"right at the training lengths and fail beyond, {kinds['not learned']} are not learned there either."
+        )
+    lines.append(
+        f"No field that theory says cannot is learned; {kinds['shortcut']} are fitted at the training lengths, by a shortcut."
+        if not kinds["beyond theory"]
+        else f"{kinds['beyond theory']} fields are right to {REACH} times the training length though theory says cannot."
+    )
+    if kinds["unknown, learned"]:
+        lines.append(f"Of the {undecided} fields that theory leaves open {kinds['unknown, learned']} are learned.")
+    return lines
+
+
+def _sections(runs: dict[Key, list[CellResult]]) -> list[str]:
+    kinds = _kinds(runs)
+    lines = ["## Field by field", "", "Of several seeds, the one with the longest horizon.", ""]
+    for kind, (title, meaning) in SECTIONS.items():
+        lines += [f"### {title}: {len(kinds[kind])}", ""]
+        lines += [meaning, "", *(_fact(key, runs[key]) for key in kinds[kind]), ""] if kinds[kind] else []
+    return lines[:-1]
+
+
+def _fact(key: Key, runs: Sequence[CellResult]) -> str:
     verdict = THEORY.verdict(*key)
-    assert verdict is not None  # or there is nothing to disagree with
+    assert verdict is not None  # or the field would have no kind
     best = max(runs, key=lambda run: run.scores.horizon)
-    found = f"validation accuracy {best.validation_accuracy:.3f}, horizon {best.scores.horizon:,} of {best.scores.longest:,}"
-    return f"- {key[0]}; {key[1]}: {found}, seed {best.seed}. Theory: {verdict.reason} ({verdict.theorem})."
+    theory = f"Theory: {verdict.answer}, {verdict.reason} ({verdict.theorem})."
+    if best.diverged_at is not None:
+        return f"- {key[0]}; {key[1]}: diverged at step {best.diverged_at}. {theory}"
+    classes, reach = best.scores.classes, best.scores.horizon
+    training = f"validation accuracy {best.validation_accuracy:.3f}, loss {best.record.last_loss:.2g} at the end"
+    if best.validation_accuracy < FITTED:
+        training += f" (guessing: {1 / classes:.3f}, {math.log(classes):.2g})"
+    beyond = f"right to {reach:,} of {best.scores.longest:,}"
+    if reach > best.trained_to:
+        beyond += f", {reach / best.trained_to:.1f} times the training length"
+    if not learned(runs):
+        curve, far = best.scores.curve, REACH * best.trained_to
+        later = next((point for point in curve if point.length >= far), curve[-1])
+        beyond += f", {later.accuracy:.0%} of the answers right at {later.length:,}"
+    return f"- {key[0]}; {key[1]}: {training}; {beyond}. {theory}"
 
 
 EXPERIMENT = Experiment(
@@ -160,7 +232,9 @@ EXPERIMENT = Experiment(
         "paper": PAPER,
     },
     cells=_cells,
+    setup="two layers, no convolution",
     score=Score("horizon", lambda result: result.scores.horizon, digits=0),
     plot=partial(plot_horizons, answer=THEORY.answer),
+    findings=findings,
     table=table,
 )

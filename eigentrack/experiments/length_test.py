@@ -6,7 +6,7 @@ of lengths, and every length takes the value of its stretch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -14,8 +14,9 @@ from eigentrack.models import SequenceModel
 from eigentrack.tasks import Task, TrackingTask
 from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.tasks.task import check_lengths
-from eigentrack.training import LengthCurve, accuracy_between, horizon, length_curve, scaled_accuracy
+from eigentrack.training import LengthCurve, accuracy_between, horizon, length_curve, scaled_accuracy, shortest_asked
 
+REACHED = 0.99  # accuracy that ends no horizon
 RIGHT, DEAD = 0.9, 0.1  # sequence accuracy down to which a model is right, and below which it is dead
 AT_ONCE = 512  # streamed sequences: at the paper's sizes a model holds them in 2 GB
 FAR_SEQUENCES = 256
@@ -35,6 +36,24 @@ class LengthTest:
         if self.sequences < 1 or self.far < 0:
             raise ValueError(f"sequences={self.sequences} must be at least 1, and far={self.far} at least 0")
 
+    @property
+    def goes_far(self) -> bool:
+        return self.far > self.lengths[1]
+
+    @property
+    def words(self) -> str:
+        """Of the lengths that hold the score."""
+        shortest, longest = self.lengths
+        lengths = f"length {longest}" if shortest == longest else f"lengths {shortest}–{longest}"
+        return f"{lengths}, {self.sequences:,} sequences"
+
+    @property
+    def far_words(self) -> str:
+        return (
+            f"where a task asks after every token on to {self.far:,}, {FAR_SEQUENCES} sequences, unless the horizon is known "
+            f"and fewer than {100 * DEAD:.0f} % of the sequences are right, or attention's cache would grow"
+        )
+
 
 @dataclass(frozen=True)
 class CurvePoint:
@@ -50,7 +69,9 @@ def run_length_test(model: SequenceModel, task: Task, test: LengthTest, trained:
     if not isinstance(task, TrackingTask):
         return _by_stretches(model, task, test, trained, seed)
     curve = _streamed(model, task, longest, test.sequences, seed)
-    if test.far <= longest or _is_settled(curve) or "attention" in model.config.mixers:  # attention's cache grows
+    if (
+        not test.goes_far or _is_settled(curve, shortest_asked(task, trained)) or "attention" in model.config.mixers
+    ):  # attention's cache grows
         return curve
     far = _streamed(model, task, test.far, FAR_SEQUENCES, derived_seed(seed, "far"))
     return LengthCurve(
@@ -59,9 +80,11 @@ def run_length_test(model: SequenceModel, task: Task, test: LengthTest, trained:
     )
 
 
-def _is_settled(curve: LengthCurve) -> bool:
+def _is_settled(curve: LengthCurve, asked_from: int) -> bool:
     """No greater length can change the horizon, nor where the model is no longer right, or dead."""
-    return horizon(curve.accuracy) < len(curve.accuracy) and bool((curve.sequence_accuracy < DEAD).any())
+    return horizon(curve.accuracy, REACHED, shortest=asked_from) < len(curve.accuracy) and bool(
+        (curve.sequence_accuracy < DEAD).any()
+    )
 
 
 def _streamed(model: SequenceModel, task: TrackingTask, longest: int, sequences: int, seed: int) -> LengthCurve:
@@ -97,18 +120,35 @@ class LengthScores:
     accuracy: float
     scaled_accuracy: float
     sequence_accuracy: float  # at the longest of the test lengths
-    horizon: int  # up to here 99 % of the answers are right
+    horizon: int  # from the shortest length asked for up to here 99 % of the answers are right
     right_to: int  # up to here 90 % of the sequences are right so far
     dead_by: int | None  # from here on fewer than 10 % are; None if never
     longest: int  # that was tested
     classes: int  # among which a guess is right once
     curve: tuple[CurvePoint, ...]
+    asked_from: int = 1  # the shortest length that training asks for
+
+    def counted_from(self, shortest: int) -> LengthScores:
+        """For results that were stored with a horizon from length 1 on.
+
+        Where it ended before `shortest`, it is read from the curve: exact up to length 40, beyond it up to 5 % too low.
+        """
+        if shortest == self.asked_from or not self.curve:
+            return self
+        if self.horizon >= shortest:
+            return replace(self, asked_from=shortest)
+        reach = 0
+        for point in self.curve:
+            if point.length >= shortest and point.accuracy < REACHED:
+                break
+            reach = point.length if point.length >= shortest else 0
+        return replace(self, horizon=reach, asked_from=shortest)
 
 
 NO_SCORES = LengthScores(0.0, 0.0, 0.0, 0, 0, 1, 0, 2, ())  # of a run that diverged: it answers nothing
 
 
-def length_scores(curve: LengthCurve, test: LengthTest, classes: int) -> LengthScores:
+def length_scores(curve: LengthCurve, test: LengthTest, classes: int, asked_from: int = 1) -> LengthScores:
     shortest, longest = test.lengths
     accuracy = curve.accuracy[shortest - 1 : longest].mean()
     dead = torch.nonzero(curve.sequence_accuracy < DEAD)
@@ -116,12 +156,13 @@ def length_scores(curve: LengthCurve, test: LengthTest, classes: int) -> LengthS
         accuracy=accuracy.item(),
         scaled_accuracy=scaled_accuracy(accuracy, classes).item(),
         sequence_accuracy=curve.sequence_accuracy[longest - 1].item(),
-        horizon=horizon(curve.accuracy),
+        horizon=horizon(curve.accuracy, REACHED, shortest=asked_from),
         right_to=horizon(curve.sequence_accuracy, RIGHT),
         dead_by=int(dead[0]) + 1 if len(dead) else None,
         longest=len(curve.accuracy),
         classes=classes,
         curve=_points(curve, longest),
+        asked_from=asked_from,
     )
 
 

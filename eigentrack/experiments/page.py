@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from eigentrack.experiments.cell import CellResult
+from eigentrack.experiments.experiment import Column
+from eigentrack.experiments.far_lengths import far_column
+from eigentrack.experiments.page_facts import page_facts
 from eigentrack.experiments.report import Report
 from eigentrack.experiments.seeds import Key, spread
 from eigentrack.models.storage import write_atomically, write_json
@@ -41,45 +45,28 @@ def markdown(report: Report) -> str:
 
 
 def _facts(report: Report) -> list[str]:
-    where, results = report.provenance, report.outcome.results
+    return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in page_facts(report).items())]
 
-    def of_the_cells(name: str) -> str:
-        return "; ".join(sorted({getattr(result, name) for result in results})) or "none yet"
 
-    total = sum(result.seconds for result in results)
-    rates = ", ".join(f"{rate:g}" for rate in report.settings.rates)
-    judges = f"seed {report.seeds[0]} alone, a pilot" if report.settings.pilot else "all seeds"
-    how = "all shown" if report.experiment.every_rate else f"chosen by the median validation accuracy over {judges}"
-    how = f"; {how}" if len(report.settings.rates) > 1 else ""
-    so_far = "; the others can still change rates and medians"
-    facts = {
-        "command": f"`{where['command']}`",
-        **{name: of_the_cells(name) for name in ("commit", "hardware", "versions")},
-        "page": f"{where['date']}, at commit {where['commit']}, with {where['versions']}",
-        **(settings := report.settings.facts()),
-        "budget": f"{report.budget}: {settings['budget']}",
-        "learning rates": rates + how,
-        "seeds": ", ".join(map(str, report.seeds)),
-        "cells": f"{report.finished} of {report.cells} finished" + (so_far if report.outcome.unfinished else ""),
-        "time": f"{total:,.0f} s summed over all cells; {report.wall_seconds:,.0f} s for this call (only missing cells run)",
-    }
-    return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items())]
+def _columns(report: Report) -> tuple[Column, ...]:
+    far = report.far_test
+    return report.experiment.columns if far is None else (*report.experiment.columns, far_column(far, report.streamed))
 
 
 def _tables(report: Report) -> list[str]:
     """For each panel: every seed at the chosen rate, best, median, deviation, the further columns, and the paper's values."""
-    experiment, chosen = report.experiment, report.chosen
+    experiment, chosen, columns = report.experiment, report.chosen, _columns(report)
     head = ["model", "parameters", "state", "rate", *(f"seed {seed}" for seed in report.seeds), "best", "median", "deviation"]
-    head += [*(column.title for column in experiment.columns), *experiment.paper]
+    head += [*(column.title for column in columns), *experiment.paper]
     lines = [
         f"- score, by seed: {experiment.score.title}; 0 for a run that diverged",
         "- deviation: median absolute deviation",
-        *(f"- {column.title}: {column.meaning}" for column in experiment.columns),
+        *(f"- {column.title}: {column.meaning}" for column in columns),
         "",
     ]
     for panel in dict.fromkeys(panel for panel, _ in chosen):
         lines += [f"## {panel}", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-        lines += [_row(report, key) for key in chosen if key[0] == panel]
+        lines += [_row(report, key, columns) for key in chosen if key[0] == panel]
         lines.append("")
     return lines
 
@@ -103,14 +90,14 @@ def _validation(report: Report, key: Key, rate: float) -> str:
     return f"{spread(runs).median:.3f}" if runs else "–"
 
 
-def _row(report: Report, key: Key) -> str:
+def _row(report: Report, key: Key, columns: Sequence[Column]) -> str:
     score, runs = report.experiment.score, {result.seed: result for result in report.shown if result.key == key}
     found = spread([score.of(run) for run in runs.values()])
     any_run = next(iter(runs.values()))
     seeds = [_seed_entry(report, runs.get(seed)) for seed in report.seeds]
     values = [key[1], f"{any_run.parameters:,}", f"{any_run.state_size:,}", f"{report.chosen[key]:g}", *seeds]
     values += [score.show(value) for value in (found.best, found.median, found.deviation)]
-    values += [column.show(list(runs.values())) for column in report.experiment.columns]
+    values += [column.show(list(runs.values())) for column in columns]
     values += [column.get(key, "–") for column in report.experiment.paper.values()]
     return "| " + " | ".join(values) + " |"
 

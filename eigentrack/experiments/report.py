@@ -6,10 +6,14 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.experiment import Experiment, Settings
 from eigentrack.experiments.language_models import LanguageSettings
 from eigentrack.experiments.ledger import SweepOutcome
+from eigentrack.experiments.length_test import LengthTest
 from eigentrack.experiments.seeds import Key, choose_rates, spread
+from eigentrack.tasks import TrackingTask
+from eigentrack.training.run import RunConfig
 
 
 @dataclass(frozen=True)
@@ -18,11 +22,31 @@ class Report:
     budget: str
     settings: Settings | LanguageSettings
     seeds: tuple[int, ...]
-    cells: int
-    finished: int  # of the cells; a study may put more results, or fewer, in their place
+    planned: tuple[Cell, ...]
+    trained: tuple[Any, ...]  # results of the cells; a study may put others in their place in the outcome
     outcome: SweepOutcome
     wall_seconds: float  # of this call; cells that were finished before took their time then
     provenance: dict[str, str]
+
+    @property
+    def cells(self) -> int:
+        return len(self.planned)
+
+    @property
+    def finished(self) -> int:
+        return len(self.trained)
+
+    @cached_property
+    def streamed(self) -> set[str]:
+        """The panels whose tasks ask after every token."""
+        tasks = {cell.panel: cell.run.build_task() for cell in self.planned if isinstance(cell.run, RunConfig)}
+        return {panel for panel, task in tasks.items() if isinstance(task, TrackingTask)}
+
+    @property
+    def far_test(self) -> LengthTest | None:
+        """The test, if it goes on to far lengths for any of the panels."""
+        test = self.settings.test
+        return test if isinstance(test, LengthTest) and test.goes_far and self.streamed else None
 
     @property
     def choosing_seeds(self) -> tuple[int, ...]:

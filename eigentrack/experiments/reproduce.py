@@ -69,11 +69,11 @@ def reproduce(
     if experiment.prepare is not None and Ledger(plan.cells, folder / CELLS).waiting:
         experiment.prepare(settings, folder, say)
     cells, outcome = plan.run(folder / CELLS, sweep)
-    finished = len(outcome.results)
+    trained = outcome.results
     if experiment.study is not None:
         outcome = replace(outcome, results=tuple(experiment.study(outcome.results, cells, folder / CELLS, settings, say)))
     seconds = time.perf_counter() - start
-    report = Report(experiment, budget, settings, plan.seeds, len(cells), finished, outcome, seconds, provenance())
+    report = Report(experiment, budget, settings, plan.seeds, tuple(cells), trained, outcome, seconds, provenance())
     return report, write_report(report, folder)
 
 

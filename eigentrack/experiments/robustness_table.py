@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -18,6 +19,8 @@ MEANING = (
     "- theory: can the layer do it in finite precision; can it do it robustly.",
 )
 FAINTEST = 1e-4  # on a logarithmic axis, in place of 0
+PROVED = 4  # times the longest tested length stand those that are proved for all
+RING = "ringed: an ε is proved at every length"
 MARKERS = {"trained": "o", "snapped": "s", "compiled": "D"}
 
 
@@ -71,32 +74,62 @@ def plot(results: Sequence[NetworkFacts], path: str) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import NullLocator
 
     panels = list(dict.fromkeys(facts.panel for facts in results))
     series = list(dict.fromkeys(facts.series for facts in results))
-    colour = dict(zip(series, pyplot.colormaps["turbo"]([(i + 0.5) / len(series) for i in range(len(series))]), strict=True))
+    trained = list(dict.fromkeys(facts.series for facts in results if facts.kind == "trained"))
+    layers = list(dict.fromkeys(map(_layer, series)))
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
     figure, grid = pyplot.subplots(
-        rows, columns, figsize=(3.4 * columns + 2, 3.2 * rows), squeeze=False, sharex=True, sharey=True, layout="constrained"
+        rows,
+        columns,
+        figsize=(3.4 * columns + 3, 3.2 * rows + 0.6),
+        squeeze=False,
+        sharex=True,
+        sharey=True,
+        layout="constrained",
     )
-    longest = max(facts.tested for facts in results)
-    handles = {}
+    longest, trained_to = max(facts.tested for facts in results), max(facts.noisy_letters for facts in results)
+    proved = PROVED * longest
     for axes, panel in zip(grid.flat, panels, strict=False):
+        axes.axvline(trained_to, color="black", linestyle="--", linewidth=1, label=f"longest in training: {trained_to}")
+        axes.axvline(math.sqrt(longest * proved), color="0.6", linestyle=":", label="right of it: every length, by proof")
         for facts in (facts for facts in results if facts.panel == panel):
-            apart = 1.025 ** (series.index(facts.series) - len(series) / 2)  # equal results stay visible
-            horizon = 2 * longest if facts.worst_horizon is None else max(1, facts.worst_horizon)
-            place = horizon * apart, max(facts.noise, FAINTEST) * apart
-            (handles[facts.series],) = axes.plot(*place, MARKERS[facts.kind], color=colour[facts.series], linestyle="")
+            colour = f"C{layers.index(_layer(facts.series))}"
+            alike = trained if facts.kind == "trained" else [name for name in series if name not in trained]
+            rank = alike.index(facts.series)
+            horizon, apart = (proved, 1.15) if facts.worst_horizon is None else (max(1, facts.worst_horizon), 1.08)
+            place = horizon * apart ** (rank - (len(alike) - 1) / 2), max(facts.noise, FAINTEST)
+            size = 7.5 - 3 * rank / len(alike)  # what lies under another shows around it
+            axes.plot(*place, MARKERS[facts.kind], color=colour, markersize=size, linestyle="", label=facts.series)
             if facts.certified:
-                axes.plot(*place, "o", markersize=13, markerfacecolor="none", markeredgecolor="black")
+                axes.plot(*place, "o", markersize=13, fillstyle="none", color="black", linestyle="", label=RING)
         axes.set(title=panel, xscale="log", yscale="log")
-        axes.axvline(1.25 * longest, color="0.8", linestyle=":")
+        axes.tick_params(labelbottom=True)
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
-    figure.legend([handles[name] for name in series], series, loc="outside right upper", fontsize="small")
-    figure.supxlabel("horizon on the worst words (right of the line: every length, by proof)")
-    figure.supylabel("error in every step that is borne", fontsize="medium")
+    handles = {name: line for axes in grid.flat for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    names = [*series, *(name for name in handles if name not in series)]
+    figure.legend([handles[name] for name in names], names, loc="outside right upper", fontsize="small", title=_seeds(results))
+    figure.supxlabel(
+        f"horizon on the worst words (letters, tested to {longest:,}; equal ones are drawn a little apart)", fontsize="medium"
+    )
+    figure.supylabel("largest error in every step that is borne", fontsize="medium")
+    powers = [10**power for power in range(1 + int(math.log10(longest / 2)))]
+    grid[0, 0].set_xticks([*powers, proved], [*(f"{power:,}" for power in powers), "all"])
+    grid[0, 0].xaxis.set_minor_locator(NullLocator())
     grid[0, 0].set_yticks([FAINTEST, 1e-3, 1e-2, 1e-1, 1.0], ["none", "0.001", "0.01", "0.1", "1"])
     figure.savefig(path, format="png", dpi=130)
     pyplot.close(figure)
+
+
+def _layer(series: str) -> str:
+    """A snapped network has the colour of the trained one, a compiled one that of its layer where it was trained too."""
+    return series.removeprefix("compiled ").removesuffix(", snapped")
+
+
+def _seeds(results: Sequence[NetworkFacts]) -> str:
+    seeds = sorted({facts.seed for facts in results if facts.kind == "trained"})
+    return f"every seed a point: {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"one seed: {', '.join(map(str, seeds))}"

@@ -7,14 +7,26 @@ Parity takes one flip; a walk on a cycle of four, and Z4 with all its elements a
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
 from eigentrack.experiments import chomsky
-from eigentrack.experiments.cell import Cell
+from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import HORIZON, Experiment, Panel, Series, Settings, grid
-from eigentrack.experiments.open_questions import DISK, NARROW, PAPER, SHORT, SMOKE, WIDE, group_panel, layer
+from eigentrack.experiments.open_questions import (
+    DISK,
+    NARROW,
+    PAPER,
+    REACH,
+    SHORT,
+    SMOKE,
+    WIDE,
+    group_panel,
+    layer,
+    learned,
+)
 from eigentrack.experiments.theory import Theory
 
 PANELS = (
@@ -22,11 +34,12 @@ PANELS = (
     Panel("cycle of 4", "cycle-navigation", {"places": 4}),
     group_panel("Z4", "Z4"),
 )
+RIVAL, GAIN = "GLA, disk", 0.1  # of the median score
 LAYERS = {"GLA": "gla", "Mamba-2": "mamba2", "mLSTM": "mlstm"}
 
 
 def _series(heads: int) -> tuple[Series, ...]:
-    rival = Series("GLA, disk", {**layer("gla", DISK, heads=heads), "layers": 2})
+    rival = Series(RIVAL, {**layer("gla", DISK, heads=heads), "layers": 2})
     signed = (
         Series(f"{label} [{low:g}, {high:g}]", {**layer(mixer, [low, high], heads=heads), "layers": 2})
         for label, mixer in LAYERS.items()
@@ -37,6 +50,37 @@ def _series(heads: int) -> tuple[Series, ...]:
 
 def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
     return grid("signed_gates", PANELS, _series(settings.heads), settings, seeds)
+
+
+def findings(results: Sequence[CellResult]) -> list[str]:
+    """For each task what the sign changes in each layer, and where the rival stands."""
+    lines = []
+    for panel in dict.fromkeys(result.panel for result in results):
+        runs = {
+            result.series: [r for r in results if r.key == (panel, result.series)]
+            for result in results
+            if result.panel == panel
+        }
+        medians = {series: statistics.median(run.scores.scaled_accuracy for run in runs[series]) for series in runs}
+        changes = {}
+        for name in LAYERS:
+            narrow, wide = (f"{name} [{low:g}, {high:g}]" for low, high in (NARROW, WIDE))
+            if narrow in medians and wide in medians:
+                changes[name] = (medians[narrow], medians[wide], max(run.scores.scaled_accuracy for run in runs[wide]))
+        gains = [name for name, (narrow, wide, _) in changes.items() if wide - narrow > GAIN]
+        said = ", ".join(
+            f"{name} {narrow:.3f} → {wide:.3f} (best {best:.3f})" for name, (narrow, wide, best) in changes.items()
+        )
+        rival = f" {RIVAL}: {medians[RIVAL]:.3f}" if RIVAL in medians else ""
+        if rival and changes:
+            above = medians[RIVAL] > max(wide for _, wide, _ in changes.values())
+            rival += ", above all of them." if above else ", not above the best of them."
+        reached = [series for series in runs if learned(runs[series])]
+        lines.append(
+            f"{panel}: the sign helps {', '.join(gains) or 'no layer'}; medians of [0, 1] → [-1, 1]: {said}.{rival} "
+            f"Right to {REACH} times the training length with a seed: {', '.join(reached) or 'none'}."
+        )
+    return lines
 
 
 EXPERIMENT = Experiment(
@@ -55,7 +99,9 @@ EXPERIMENT = Experiment(
         "paper": PAPER,
     },
     cells=_cells,
+    setup="two layers, no convolution",
     score=chomsky.SCORE,
+    findings=findings,
     plot=plot_scaled_accuracy,
     columns=(HORIZON, Theory(PANELS, _series(4)).column),
 )

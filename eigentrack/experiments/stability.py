@@ -15,8 +15,9 @@ from eigentrack.experiments import chomsky
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.length_test import LengthTest
-
-EXPLOSION = 100  # times the median gradient norm
+from eigentrack.experiments.stability_measures import EXPLOSION, eigenvalue_shares, explodes, last_loss, middle_size
+from eigentrack.experiments.stability_plot import plot
+from eigentrack.experiments.training_record import QUANTILES
 
 PAPER = replace(
     chomsky.PAPER,
@@ -63,8 +64,11 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
 def table(results: Sequence[CellResult]) -> str:
     """For each panel sizes down and rates across: the median loss at the end, or how many seeds diverged, and when at first."""
     rates = sorted({result.rate for result in results})
+    quantiles = " / ".join(f"{share:.0%}" for share in QUANTILES)
     lines = [
-        f"Loss: mean over the last tenth of the steps. Explode: the gradient's norm reaches {EXPLOSION} times its median.",
+        "Loss: mean over the last tenth of the steps. Gradient: its norm over all parameters, before clipping, from the second "
+        f"tenth of the steps on: the {quantiles} quantiles, medians over the seeds, and the highest of all. "
+        f"Explode: the highest is more than {EXPLOSION} times the median.",
         "",
     ]
     for panel in dict.fromkeys(result.panel for result in results):
@@ -74,7 +78,7 @@ def table(results: Sequence[CellResult]) -> str:
             rows = [[r for r in results if (*r.key, r.rate) == (panel, series, rate)] for rate in rates]
             lines.append(f"| {series} | " + " | ".join(map(_entry, rows)) + " |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(_eigenvalue_table(results, rates) if results else [])])
 
 
 def _entry(runs: list[CellResult]) -> str:
@@ -84,46 +88,36 @@ def _entry(runs: list[CellResult]) -> str:
     if diverged:
         return f"**{len(diverged)} of {len(runs)} diverged**, first at step {min(diverged)}"
     peak = max(run.record.highest_gradient for run in runs)
-    exploded = sum(_explodes(run) for run in runs)
+    exploded = sum(map(explodes, runs))
     gradient = f"**{exploded} of {len(runs)} explode**, " if exploded else ""
-    return f"loss {_last_loss(runs):.3f}; {gradient}gradient at most {peak:.3g}"
+    by_seed = [run.record.gradient_quantiles for run in runs if run.record.gradient_quantiles]
+    quantiles = " / ".join(f"{statistics.median(values):.3g}" for values in zip(*by_seed, strict=True))
+    return f"loss {last_loss(runs):.3f}; {gradient}gradient {quantiles + ', ' if quantiles else ''}at most {peak:.3g}"
 
 
-def _explodes(run: CellResult) -> bool:
-    return run.record.highest_gradient > EXPLOSION * run.record.median_gradient
+def _eigenvalue_table(results: Sequence[CellResult], rates: Sequence[float]) -> list[str]:
+    """Shares in parts of [-1, 1]; the plot has all of the bins."""
+    size = middle_size(results)
+    lines = [
+        f"### Eigenvalues at the end, {size}",
+        "",
+        "Of A(x) on a batch, real parts, all layers and seeds, as last counted: the share below -0.9, below 0 and above 0.9. "
+        "DeltaNet: the one along the key; its others are 1.",
+        "",
+        "| | " + " | ".join(f"rate {rate:g}" for rate in rates) + " |",
+        "|---" * (len(rates) + 1) + "|",
+    ]
+    for panel in dict.fromkeys(result.panel for result in results):
+        shares = [eigenvalue_shares([r for r in results if (*r.key, r.rate) == (panel, size, rate)]) for rate in rates]
+        lines.append(f"| {panel} | " + " | ".join(map(_shares, shares)) + " |")
+    return [*lines, ""]
 
 
-def _last_loss(runs: Sequence[CellResult]) -> float:
-    return statistics.median(run.record.last_loss for run in runs)
-
-
-def plot(results: Sequence[CellResult], path: str) -> None:
-    """A heat map for each panel: the colour is the loss at the end; ✕: a seed diverged; !: a seed's gradient exploded."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    rates = sorted({result.rate for result in results})
-    panels, sizes = (list(dict.fromkeys(getattr(result, name) for result in results)) for name in ("panel", "series"))
-    figure, grid_of_axes = pyplot.subplots(
-        1, len(panels), figsize=(1 + 3 * len(panels), 3), squeeze=False, sharey=True, layout="constrained"
-    )
-    for axes, panel in zip(grid_of_axes[0], panels, strict=True):
-        runs = [[[r for r in results if (*r.key, r.rate) == (panel, size, rate)] for rate in rates] for size in sizes]
-        losses = [[_last_loss(cell) if cell else float("nan") for cell in row] for row in runs]
-        image = axes.imshow(losses, vmin=0, vmax=2, cmap="viridis")
-        for y, row in enumerate(runs):
-            for x, cell in enumerate(row):
-                diverged = any(run.diverged_at is not None for run in cell)
-                if diverged or any(map(_explodes, cell)):
-                    axes.text(x, y, "✕" if diverged else "!", color="red", ha="center", va="center", fontsize=16)
-        axes.set(title=panel, xlabel="learning rate")
-        axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
-        axes.set_yticks(range(len(sizes)), sizes)
-    figure.colorbar(image, ax=grid_of_axes[0], label="loss at the end")
-    figure.savefig(path, format="png", dpi=130)
-    pyplot.close(figure)
+def _shares(bins: list[float]) -> str:
+    if not bins:
+        return "–"
+    tenth = len(bins) // 20  # of [-1, 1], whose length is 2
+    return " / ".join(f"{sum(part):.1%}" for part in (bins[:tenth], bins[: len(bins) // 2], bins[-tenth:]))
 
 
 EXPERIMENT = Experiment(

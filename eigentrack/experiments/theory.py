@@ -34,18 +34,28 @@ class Theory:
 
     def verdict(self, panel: str, series: str) -> Verdict | None:
         """None where the task tracks no automaton, or the layer is none that expressivity knows."""
-        chosen = next(entry for entry in self.panels if entry.label == panel)
+        chosen = self._panel(panel)
         model = next(entry for entry in self.series if entry.label == series).model
         task = make_task(chosen.task, chosen.options)
         design = architecture_of(ModelConfig.from_json({"vocab_size": task.model_vocab_size, **model, **chosen.model}))
         if design is None or not isinstance(task, TrackingTask):
             return None
-        letters = tuple(map(str, range(task.letters)))
-        return _judged(MooreMachine(letters, task.transitions, task.outputs, task.start), design)
+        return _judged(_machine(task), design)
+
+    def automaton(self, panel: str) -> DFA:
+        """That the verdicts on this panel are about."""
+        chosen = self._panel(panel)
+        task = make_task(chosen.task, chosen.options)
+        if not isinstance(task, TrackingTask):
+            raise ValueError(f"{panel!r} tracks no automaton: name a panel whose task answers after every token")
+        return automaton_of(_machine(task))
 
     def answer(self, panel: str, series: str) -> str:
         verdict = self.verdict(panel, series)
         return "–" if verdict is None else verdict.answer
+
+    def _panel(self, label: str) -> Panel:
+        return next(panel for panel in self.panels if panel.label == label)
 
     @property
     def column(self) -> Column:
@@ -90,6 +100,10 @@ def _delta_net(eigenvalues: EigenRange, options: Mapping[str, Any]) -> str | Non
     if options.get("gate_per_channel", False):
         return "channel-gated-deltanet" if gate == eigenvalues else "kda" if gate == EigenRange(0, 1) else None
     return "gated-deltanet" if gate == EigenRange(0, 1) else None
+
+
+def _machine(task: TrackingTask) -> MooreMachine:
+    return MooreMachine(tuple(map(str, range(task.letters))), task.transitions, task.outputs, task.start)
 
 
 @cache

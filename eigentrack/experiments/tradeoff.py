@@ -16,18 +16,19 @@ from typing import Any
 
 from eigentrack.experiments import chomsky
 from eigentrack.experiments.cell import Cell, CellResult
-from eigentrack.experiments.experiment import Experiment, Panel, Series, Settings, grid
+from eigentrack.experiments.experiment import HORIZON, Column, Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.length_test import LengthTest
 from eigentrack.experiments.open_questions import NARROW, PAPER, SHORT, SMOKE, WIDE
 
 RECALL, TRACKING = "recall", "S5, swaps"
 PAIRS, QUESTIONS, TRAINED = 24, 16, 32
+NAMES, CONVOLUTION = 64, 4  # keys, and as many values
 LENGTH = 2 * PAIRS + QUESTIONS  # of recall, and twice the training length of S5
 PANELS = (
     Panel(
         RECALL,
         "recall",
-        {"keys": 64, "values": 64, "pairs": PAIRS, "queries": QUESTIONS},
+        {"keys": NAMES, "values": NAMES, "pairs": PAIRS, "queries": QUESTIONS},
         training={"lengths": (LENGTH, LENGTH)},
     ),
     Panel(TRACKING, "group", {"name": "S5", "inputs": "swaps"}, training={"lengths": (TRAINED, TRAINED)}),
@@ -45,7 +46,7 @@ def _series(heads: int) -> list[Series]:
     return [
         Series(
             f"{label} [{low:g}, {high:g}]",
-            {"mixer": mixer, "mixer_options": {**options, "conv": 4}, "layers": 2, "eigenvalues": [low, high]},
+            {"mixer": mixer, "mixer_options": {**options, "conv": CONVOLUTION}, "layers": 2, "eigenvalues": [low, high]},
         )
         for label, (mixer, options) in models.items()
         for low, high in (NARROW, WIDE)
@@ -57,46 +58,98 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
 
 
 def plot(results: Sequence[CellResult], path: str) -> None:
-    """The seeds as faint points, their medians as large ones, and an arrow from [0, 1] to [-1, 1]."""
+    """The seeds as small points, their medians as a ring or a frame, and an arrow from [0, 1] to [-1, 1]."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7.5, 6), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(9.8, 6), layout="constrained")
     models = list(dict.fromkeys(result.series.rsplit(" [", 1)[0] for result in results))
     for number, model in enumerate(models):
-        ends = []
-        for (low, high), marker in zip((NARROW, WIDE), "os", strict=True):
-            series = f"{model} [{low:g}, {high:g}]"
-            recall, tracking = (_by_seed(results, panel, series) for panel in (RECALL, TRACKING))
-            if not recall or not tracking:
-                continue
-            shared = sorted(recall.keys() & tracking.keys())
-            axes.plot([recall[s] for s in shared], [tracking[s] for s in shared], marker, color=f"C{number}", alpha=0.3)
-            ends.append((statistics.median(recall.values()), statistics.median(tracking.values())))
-            state = next(result.state_size for result in results if result.series == series)
-            name = f"{series}, state {state:,}"
-            axes.plot(*ends[-1], marker, color=f"C{number}", markersize=10, linestyle="", label=name)
+        ends, colour = [], f"C{number}"
+        for (low, high), marker, size in zip((NARROW, WIDE), "os", (10, 16), strict=True):  # a ring fits into a frame
+            runs = [result for result in results if result.series == f"{model} [{low:g}, {high:g}]"]
+            points, label = _points(runs), _label(runs)
+            if points:
+                axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=3)
+                ends.append(tuple(statistics.median(values) for values in zip(*points, strict=True)))
+                (median,) = axes.plot(*ends[-1], marker, color=colour, markersize=size, label=label)
+                median.set(fillstyle="none", markeredgewidth=1.8)
+            elif "diverged" in label:
+                axes.plot([], [], linestyle="", label=label)
         if len(ends) == 2:
-            axes.annotate(
-                "", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": f"C{number}", "shrinkA": 6, "shrinkB": 6}
-            )
+            arrow = {"arrowstyle": "->", "color": colour, "shrinkA": 7, "shrinkB": 11}
+            axes.annotate("", ends[1], ends[0], arrowprops=arrow)
     trained_to = max((result.trained_to for result in results if result.panel == TRACKING), default=TRAINED)
+    seeds = sorted({result.seed for result in results})
+    named = f"small: seeds {', '.join(map(str, seeds))}, large: median" if len(seeds) > 1 else f"one seed: {seeds[0]}"
     axes.set(
         xlabel=f"recall: scaled accuracy of the values asked for, of {PAIRS} pairs",
         ylabel=f"S5, swaps: scaled accuracy at length {LENGTH}, trained at {trained_to}",
-        xlim=(-0.05, 1.05),
-        ylim=(-0.05, 1.05),
-        title="State tracking against recall (0: guessing); large: median, faint: seeds",
+        title=f"State tracking against recall (0: guessing); {named}",
     )
-    axes.legend(fontsize="small", loc="best")
+    axes.margins(0.08)
+    axes.update_datalim([(0, 0), (1, 1)])
+    axes.autoscale_view()
+    figure.legend(fontsize="small", loc="outside right upper", labelspacing=1, title="○ [0, 1] → □ [-1, 1]")
     figure.savefig(path, format="png", dpi=130)
     pyplot.close(figure)
 
 
-def _by_seed(results: Sequence[CellResult], panel: str, series: str) -> dict[int, float]:
-    return {result.seed: result.scores.scaled_accuracy for result in results if result.key == (panel, series)}
+def _points(runs: Sequence[CellResult]) -> list[tuple[float, float]]:
+    """Recall and tracking of every seed that has both; a run that diverged has neither."""
+    recall, tracking = (
+        {run.seed: run.scores.scaled_accuracy for run in runs if run.panel == panel and run.diverged_at is None}
+        for panel in (RECALL, TRACKING)
+    )
+    return [(recall[seed], tracking[seed]) for seed in sorted(recall.keys() & tracking.keys())]
+
+
+def _label(runs: Sequence[CellResult]) -> str:
+    diverged = {run.seed for run in runs if run.diverged_at is not None}
+    states = [f"{run.series}, state {run.state_size:,}" for run in runs[:1]]
+    return "".join(states) + (f"; {len(diverged)} of {len({run.seed for run in runs})} seeds diverged" if diverged else "")
+
+
+COST = 0.02  # a loss of recall that counts
+SOLVED, GUESSED = 0.9, 0.1  # scores from which a task counts as learned, and below which as not learned at all
+
+
+def findings(results: Sequence[CellResult]) -> list[str]:
+    """What the wide range does to the recall of each layer, and which layers track."""
+    layers = list(dict.fromkeys(result.series.rsplit(" [", 1)[0] for result in results))
+    medians = {
+        key: statistics.median(result.scores.scaled_accuracy for result in results if result.key == key)
+        for key in dict.fromkeys(result.key for result in results)
+    }
+    in_ranges = {layer: [(RECALL, f"{layer} [{low:g}, {high:g}]") for low, high in (NARROW, WIDE)] for layer in layers}
+    recall = {
+        layer: (medians[narrow], medians[wide])
+        for layer, (narrow, wide) in in_ranges.items()
+        if narrow in medians and wide in medians
+    }
+    lines = []
+    informative = {layer: pair for layer, pair in recall.items() if max(pair) >= GUESSED}
+    if informative:
+        losers = [layer for layer, (narrow, wide) in informative.items() if narrow - wide > COST]
+        said = ", ".join(f"{layer} {narrow:.3f} → {wide:.3f}" for layer, (narrow, wide) in informative.items())
+        verdict = f"costs recall in {', '.join(losers)}" if losers else f"costs no layer more than {COST} of its recall"
+        lines.append(f"The wide range {verdict}: from [0, 1] to [-1, 1] {said}.")
+    if silent := [layer for layer in recall if layer not in informative]:
+        lines.append(
+            f"{', '.join(silent)}: recall is not learned in either range (below {GUESSED}), so nothing is said of its cost."
+        )
+    tracking = {series: median for (panel, series), median in medians.items() if panel == TRACKING}
+    if tracking:
+        tracks = [f"{series} ({median:.3f})" for series, median in tracking.items() if median >= SOLVED]
+        others = {series: median for series, median in tracking.items() if median < SOLVED}
+        best = max(others, key=lambda series: others[series], default=None)
+        rest = f" The best of the others: {best}, {others[best]:.3f}." if best else ""
+        lines.append(f"S5 is tracked to twice the training length by {', '.join(tracks) or 'no layer'}.{rest}")
+    if len({result.seed for result in results}) == 1:
+        lines.append("One seed: how much of this is chance is not known.")
+    return lines
 
 
 EXPERIMENT = Experiment(
@@ -110,5 +163,15 @@ EXPERIMENT = Experiment(
     },
     cells=_cells,
     score=chomsky.SCORE,
+    findings=findings,
+    setup=f"two layers with a convolution of width {CONVOLUTION}; recall: {PAIRS} pairs of {NAMES} keys and {NAMES} values, "
+    f"then {QUESTIONS} questions, at one length, {LENGTH}; S5: swaps, trained at length {TRAINED}",
+    columns=(
+        Column(
+            HORIZON.title,
+            f"{HORIZON.meaning}; – for recall, which has one length",
+            lambda runs: "–" if runs[0].panel == RECALL else HORIZON.show(runs),
+        ),
+    ),
     plot=plot,
 )

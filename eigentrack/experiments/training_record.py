@@ -1,16 +1,30 @@
-"""What the metrics of a run say once it is over: where the loss ended, when it fell, how high loss and gradients ever went."""
+"""What the metrics of a run say once it is over: where the loss ended, when it fell, how high loss and gradients ever went.
+
+Of its telemetry, where it had any, the eigenvalues of the transition matrices stay, as they were last counted.
+"""
 
 from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from eigentrack.models.storage import write_atomically
 from eigentrack.training.run import METRICS_FILE
 
 LINES_KEPT = 500
+QUANTILES = (0.1, 0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True)
+class EigenvalueCounts:
+    """In equal bins from -1 to 1, the real parts: a row for each linear mixer, the first layer first."""
+
+    step: int
+    rows: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -22,6 +36,15 @@ class TrainingRecord:
     median_gradient: float  # of the norm over all parameters, before clipping
     highest_gradient: float
     halved_at: int | None = None  # the step from which the loss, averaged over a hundredth of the run, is half of its first
+    gradient_quantiles: tuple[float, ...] = ()  # of the same norms, at QUANTILES
+    eigenvalues: EigenvalueCounts | None = None
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> TrainingRecord:
+        """Of an older result, too, which has no quantiles and no eigenvalues."""
+        counts = values.get("eigenvalues")
+        rows = None if counts is None else EigenvalueCounts(counts["step"], tuple(map(tuple, counts["rows"])))
+        return cls(**{**values, "gradient_quantiles": tuple(values.get("gradient_quantiles", ())), "eigenvalues": rows})
 
 
 NO_RECORD = TrainingRecord(0.0, 0.0, 0.0, 0.0)  # of a run whose first step failed
@@ -33,13 +56,23 @@ def read_record(folder: Path) -> TrainingRecord:
         return NO_RECORD
     tenth = max(1, len(metrics) // 10)
     later = metrics[tenth:] or metrics
+    gradients = sorted(line["gradient_norm"] for line in later)
     return TrainingRecord(
         last_loss=statistics.mean(line["loss"] for line in metrics[-tenth:]),
         highest_loss=max(line["loss"] for line in later),
-        median_gradient=statistics.median(line["gradient_norm"] for line in later),
-        highest_gradient=max(line["gradient_norm"] for line in later),
+        median_gradient=statistics.median(gradients),
+        highest_gradient=gradients[-1],
         halved_at=_halved_at(metrics),
+        gradient_quantiles=tuple(gradients[round(share * (len(gradients) - 1))] for share in QUANTILES),
+        eigenvalues=_last_eigenvalues(metrics),
     )
+
+
+def _last_eigenvalues(metrics: Sequence[dict[str, Any]]) -> EigenvalueCounts | None:
+    for line in reversed(metrics):
+        if histograms := line.get("telemetry", {}).get("histograms"):
+            return EigenvalueCounts(line["step"], tuple(tuple(gates["eigenvalue"]["counts"]) for gates in histograms.values()))
+    return None
 
 
 def _halved_at(metrics: list[dict[str, float]]) -> int | None:

@@ -5,6 +5,8 @@ B batch  T time  H heads  n state size
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -15,9 +17,15 @@ from eigentrack.layers.validation import require_positive
 from eigentrack.recurrence import dense_scan
 from eigentrack.spectrum import EigenRange
 
+START = 0.1  # |A - I|, about, in spectral norm: the norm of a product of 500 such matrices is still below 100
+LIMIT = 2.0**64  # of an entry of S; read into the unit ball, only the direction of what is larger than 1 matters
+
 
 class Dense(LinearMixer):
     """`eigenvalues=None` is the paper's full-matrix baseline, without any bound on A.
+
+    Products without a bound may outgrow every float: beyond LIMIT the state is scaled down, which no read-out can tell
+    from S, unless S shrinks by that much again. A `bare` layer reads S as it is, and so has no limit.
 
     A range puts the (complex) eigenvalues into the disk whose diameter it is: A = centre I + radius M with |M| ≤ 1.
     """
@@ -43,9 +51,9 @@ class Dense(LinearMixer):
         super().__init__(d_model, backend, memory_shape, eigenvalues, learn_initial_state, convolution)
         self.bare = bare
         self.matrix_proj = nn.Linear(d_model, heads * state_size**2)
-        self.matrix_proj.bias.data = (
-            torch.eye(state_size).flatten().repeat(heads)
-        )  # starts near the identity, which forgets nothing
+        # starts near the identity, which forgets nothing; a Gaussian n × n matrix has the norm 2 √n times that of an entry
+        nn.init.normal_(self.matrix_proj.weight, std=START / (2 * math.sqrt(state_size * d_model)))
+        self.matrix_proj.bias.data = torch.eye(state_size).flatten().repeat(heads)
         self.out_proj = nn.Linear(heads * state_size**2, d_model, bias=False)
 
     def initial_state(self, sequences: int) -> MixerState:
@@ -58,10 +66,12 @@ class Dense(LinearMixer):
         self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         matrices, window = self._matrices(x, state.window, cu_seqlens)
-        states, memory = dense_scan(matrices, initial_state=state.memory[0], cu_seqlens=cu_seqlens, backend=backend)
+        limit = None if self.bare else LIMIT
+        (start,) = state.memory
+        states, memory = dense_scan(matrices, initial_state=start, cu_seqlens=cu_seqlens, limit=limit, backend=backend)
         read = states.flatten(-2)
         if not self.bare:
-            read = read / torch.linalg.vector_norm(read, dim=-1, keepdim=True).clamp_min(1.0)
+            read = _into_unit_ball(read)
         return self.out_proj(read.flatten(-2).to(x.dtype)), MixerState((memory,), window)
 
     def transitions(
@@ -85,3 +95,10 @@ class Dense(LinearMixer):
         low, high = self.eigenvalues.low, self.eigenvalues.high
         identity = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
         return (low + high) / 2 * identity + (high - low) / 2 * matrices, window
+
+
+def _into_unit_ball(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+    """x / max(1, |x|), also where the squares of the entries would overflow."""
+    largest = x.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
+    norm = largest * torch.linalg.vector_norm(x / largest, dim=-1, keepdim=True)
+    return x / norm.clamp_min(1.0)

@@ -7,4 +7,5 @@ from eigentrack.training.evaluation import accuracy_between as accuracy_between
 from eigentrack.training.evaluation import horizon as horizon
 from eigentrack.training.evaluation import length_curve as length_curve
 from eigentrack.training.evaluation import scaled_accuracy as scaled_accuracy
+from eigentrack.training.evaluation import shortest_asked as shortest_asked
 from eigentrack.training.loop import train as train

@@ -77,7 +77,15 @@ def scaled_accuracy(accuracy: Tensor, classes: int) -> Tensor:
     return (accuracy - chance) / (1 - chance)
 
 
-def horizon(accuracy: Float[Tensor, " longest"], threshold: float = 0.99) -> int:
-    """The longest length up to which accuracy stays at or above the threshold; 0 if it never does."""
-    below = torch.nonzero(accuracy < threshold)
-    return int(below[0]) if len(below) else len(accuracy)
+def shortest_asked(task: Task, trained: tuple[int, int]) -> int:
+    """The shortest length with an answer that the loss asks for: 1, unless it asks for the last one of a sequence alone."""
+    return trained[0] if isinstance(task, TrackingTask) and task.last_weight == 1 else 1
+
+
+def horizon(accuracy: Float[Tensor, " longest"], threshold: float = 0.99, *, shortest: int = 1) -> int:
+    """From `shortest` on, the longest length up to which accuracy stays at or above the threshold; 0 if it never does."""
+    first = min(shortest, len(accuracy)) - 1
+    below = torch.nonzero(accuracy[first:] < threshold)
+    if not len(below):
+        return len(accuracy)
+    return first + int(below[0]) if below[0] else 0

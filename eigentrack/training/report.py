@@ -9,7 +9,7 @@ import torch
 
 from eigentrack.models import load_model
 from eigentrack.tasks import TrackingTask
-from eigentrack.training.evaluation import accuracy_between, horizon, length_curve, scaled_accuracy
+from eigentrack.training.evaluation import accuracy_between, horizon, length_curve, scaled_accuracy, shortest_asked
 from eigentrack.training.run import MODEL, load_run
 
 
@@ -26,7 +26,7 @@ def evaluate_run(folder: Path, longest: int, sequences: int, seed: int, device: 
         pairs = zip(buckets, found, strict=True)
         return [_row(bucket, accuracy.answers, accuracy.sequences, task.classes) for bucket, accuracy in pairs]
     curve = length_curve(model, task, buckets[-1][1], sequences=sequences, seed=seed)
-    reach = horizon(curve.accuracy)
+    reach = horizon(curve.accuracy, shortest=shortest_asked(task, run.training.lengths))
     rows = []
     for shortest, last in buckets:
         answers = curve.accuracy[shortest - 1 : last].mean().item()

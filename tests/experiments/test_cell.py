@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from eigentrack.experiments.cell import RESULT_FILE, Cell, CellResult
+from eigentrack.experiments.cell import RESULT_FILE, Cell, CellResult, store_result, stored_result
 from eigentrack.experiments.cell_run import run_cell
-from eigentrack.experiments.length_test import NO_SCORES
+from eigentrack.experiments.length_test import NO_SCORES, CurvePoint
 from eigentrack.experiments.provenance import NOT_RECORDED, provenance
 from eigentrack.experiments.training_record import NO_RECORD, TrainingRecord, read_record, thin_metrics
 from eigentrack.models import load_model
 from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, MODEL
-from tests.experiments.toy import toy_cells
+from tests.experiments.toy import toy_cells, toy_result
 
 
 class Interrupted(Exception):
@@ -58,6 +58,21 @@ def test_a_finished_cell_is_only_read_and_keeps_little(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {RESULT_FILE, METRICS_FILE, MODEL, "run.json"}
     assert sum(weight.numel() for weight in load_model(tmp_path / MODEL).parameters()) == result.parameters
     assert result.state_size == 2 * 4 * 4  # heads, keys, values
+
+
+def test_a_result_from_before_has_its_horizon_from_the_lengths_that_were_asked(tmp_path: Path) -> None:
+    """A parity whose loss asks for the last bit alone, trained from length 3 on, right from there to 6."""
+    cell = toy_cells()[0]
+    cell = replace(cell, run=replace(cell.run, task_options={"last_weight": 1.0}))
+    points = tuple(CurvePoint(length, accuracy, 0.0) for length, accuracy in enumerate((0.5, 0.9, 1, 1, 1, 1, 0.5), start=1))
+    result = toy_result()
+    store_result(cell, replace(result, scores=replace(result.scores, horizon=0, curve=points)), tmp_path)
+    stored = json.loads((tmp_path / RESULT_FILE).read_text())
+    del stored["result"]["scores"]["asked_from"]
+    (tmp_path / RESULT_FILE).write_text(json.dumps(stored))
+    read = stored_result(cell, tmp_path)
+    assert isinstance(read, CellResult)
+    assert (read.scores.horizon, read.scores.asked_from) == (6, 3)
 
 
 def test_a_result_of_another_configuration_is_refused(tmp_path: Path) -> None:
@@ -117,10 +132,37 @@ def test_the_record_leaves_out_the_start(tmp_path: Path) -> None:
     lines = [{"loss": 9.0, "gradient_norm": 9.0}] * 2 + [{"loss": 2.0, "gradient_norm": 1.0}] * 16
     lines += [{"loss": 1.0, "gradient_norm": 5.0}, {"loss": 0.5, "gradient_norm": 1.0}]
     (tmp_path / METRICS_FILE).write_text("".join(json.dumps({"step": 10 * n, **line}) + "\n" for n, line in enumerate(lines)))
-    expected = TrainingRecord(last_loss=0.75, highest_loss=2.0, median_gradient=1.0, highest_gradient=5.0, halved_at=20)
+    expected = TrainingRecord(
+        last_loss=0.75,
+        highest_loss=2.0,
+        median_gradient=1.0,
+        highest_gradient=5.0,
+        halved_at=20,
+        gradient_quantiles=(1.0, 1.0, 1.0, 5.0),
+    )
     assert read_record(tmp_path) == expected
     (tmp_path / METRICS_FILE).write_text("")
     assert read_record(tmp_path) == NO_RECORD
+
+
+def test_the_record_keeps_the_last_eigenvalues(tmp_path: Path) -> None:
+    cell = toy_cells()[0]
+    result = run_cell(replace(cell, run=replace(cell.run, telemetry_every=5)), tmp_path, "cpu")
+    assert isinstance(result, CellResult)
+    kept = result.record.eigenvalues
+    assert kept is not None
+    assert kept.step == 12
+    (row,) = kept.rows  # one layer, of [0, 1]
+    assert sum(row[:20]) == 0 < sum(row[20:])
+    lines = [json.loads(line) for line in (tmp_path / METRICS_FILE).read_text().splitlines()]
+    assert list(row) == lines[-1]["telemetry"]["histograms"]["blocks.0.mixer"]["eigenvalue"]["counts"]
+    norms = [line["gradient_norm"] for line in lines[1:]]
+    assert min(norms) <= result.record.gradient_quantiles[0] <= result.record.gradient_quantiles[-1] <= max(norms)
+    stored = json.loads(json.dumps(result.to_json()))
+    assert CellResult.from_json(stored) == result
+    older = {name: value for name, value in stored["record"].items() if name not in ("gradient_quantiles", "eigenvalues")}
+    without = replace(result.record, gradient_quantiles=(), eigenvalues=None)
+    assert CellResult.from_json({**stored, "record": older}) == replace(result, record=without)
 
 
 def test_the_description_names_all_that_matters() -> None:

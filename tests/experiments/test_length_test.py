@@ -13,7 +13,7 @@ from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic
 from eigentrack.tasks.tracking import TrackingTask, parity
-from eigentrack.training import LengthCurve
+from eigentrack.training import LengthCurve, shortest_asked
 
 
 def model(vocab: int, mixer: str = "deltanet") -> SequenceModel:
@@ -56,7 +56,7 @@ def test_far_lengths_are_added_while_all_is_right_but_not_for_attention() -> Non
 )
 def test_a_test_is_settled_once_no_length_can_change_a_score(accuracy: float, sequence_accuracy: float, settled: bool) -> None:
     near = LengthCurve(torch.full((20,), accuracy), torch.full((20,), sequence_accuracy))
-    assert length_test._is_settled(near) == settled
+    assert length_test._is_settled(near, 1) == settled
     if settled:
         for far in (0.0, 1.0):  # whatever would come
             tail = torch.full((30,), far)
@@ -92,6 +92,40 @@ def test_scores_by_their_definition() -> None:
     assert (scores.horizon, scores.right_to, scores.dead_by, scores.longest) == (30, 30, 51, 100)
     alive = length_scores(LengthCurve(accuracy, torch.ones(100)), LengthTest((1, 100), 1), classes=2)
     assert (alive.right_to, alive.dead_by) == (100, None)
+
+
+def test_lengths_that_training_does_not_ask_for_end_no_horizon() -> None:
+    accuracy = torch.tensor([1.0, 0.75] + [1.0] * 28 + [0.75] * 10)
+    curve, test = LengthCurve(accuracy, accuracy), LengthTest((21, 40), 1)
+    assert length_scores(curve, test, classes=2).horizon == 1
+    assert length_scores(curve, test, classes=2, asked_from=3).horizon == 30
+    assert not length_test._is_settled(LengthCurve(accuracy[:30], 0 * accuracy[:30]), 3)
+    only_last, every = parity(last_weight=1.0), parity(last_weight=0.5)
+    assert [shortest_asked(task, (3, 40)) for task in (only_last, every, ModularArithmetic())] == [3, 1, 1]
+
+
+@pytest.mark.parametrize(("first_wrong", "unasked"), [(30, 0.75), (30, 1.0), (150, 0.75), (150, 1.0), (3, 0.75), (401, 0.75)])
+def test_a_stored_horizon_is_counted_again_from_the_curve(first_wrong: int, unasked: float) -> None:
+    accuracy = torch.ones(400)
+    accuracy[1], accuracy[first_wrong - 1 :] = unasked, 0.5
+    curve, test = LengthCurve(accuracy, accuracy), LengthTest((21, 256), 1)
+    right = length_scores(curve, test, classes=2, asked_from=3)
+    again = length_scores(curve, test, classes=2).counted_from(3)
+    assert right.horizon == (0 if first_wrong == 3 else first_wrong - 1)
+    assert replace(again, horizon=0) == replace(right, horizon=0)
+    if unasked == 1.0 or first_wrong != 150:
+        assert again.horizon == right.horizon
+    else:  # between two points of the curve
+        assert 0.95 * right.horizon <= again.horizon <= right.horizon
+    assert right.counted_from(3) == right
+    assert length_test.NO_SCORES.counted_from(3) == length_test.NO_SCORES
+
+
+def test_a_test_is_said_in_words() -> None:
+    assert LengthTest((33, 500), 4096).words == "lengths 33–500, 4,096 sequences"
+    assert LengthTest((64, 64), 10).words == "length 64, 10 sequences"
+    far = LengthTest((40, 256), 8192, far=100_000).far_words
+    assert "on to 100,000, 256 sequences, unless the horizon is known and fewer than 10 % of the sequences are right" in far
 
 
 def test_points_are_means_of_all_lengths() -> None:

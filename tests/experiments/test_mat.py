@@ -13,8 +13,9 @@ from eigentrack.experiments import mat
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.robustness_study import NetworkFacts, compiled_facts, study
-from eigentrack.experiments.robustness_table import plot, table
+from eigentrack.experiments.robustness_table import RING, plot, table
 from eigentrack.expressivity import Architecture
+from tests.experiments.figures import drawn
 from tests.experiments.toy import toy_result
 
 SETTINGS = replace(mat.SMOKE, test=replace(mat.SMOKE.test, far=64))
@@ -82,7 +83,7 @@ def test_theory_is_asked_about_the_layer(facts: list[NetworkFacts]) -> None:
     assert said["modulo 3", "sLSTM"] == ("can", "can")
 
 
-def test_the_table_has_a_row_for_every_network_and_tells_proofs(facts: list[NetworkFacts], tmp_path: Path) -> None:
+def test_the_table_has_a_row_for_every_network_and_tells_proofs(facts: list[NetworkFacts]) -> None:
     text = table(facts)
     assert text.count("\n| compiled sLSTM | – | all | all | ") == 2
     assert "within 8 letters" in text
@@ -91,8 +92,28 @@ def test_the_table_has_a_row_for_every_network_and_tells_proofs(facts: list[Netw
     assert "| ≥ 64 | ≥ 64 |" in table([lucky])
     median = table([replace(facts[0], random_horizon=length, seed=length) for length in (10, 30, 20)])
     assert "| 20 |" in median
-    plot(facts, str(tmp_path / "plot.png"))
-    assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def test_the_plot_names_every_network_and_the_trained_length(
+    facts: list[NetworkFacts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = drawn(monkeypatch, lambda path: plot(facts, path), tmp_path / "plot.png")
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert set(names) == {fact.series for fact in facts} | {
+        "longest in training: 8",
+        "right of it: every length, by proof",
+        RING,
+    }
+    assert legend.get_title().get_text() == "one seed: 0"
+    for axes in figure.axes:
+        points = [line for line in axes.lines if line.get_label() in {fact.series for fact in facts}]
+        assert len(points) == sum(fact.panel == axes.get_title() for fact in facts)
+        (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+        assert all(left < line.get_xdata()[0] < right and low < line.get_ydata()[0] < high for line in points)
+        proved = [line.get_xdata()[0] > 64 for line in points if line.get_label().startswith("compiled")]
+        assert proved == [True, True]
+        assert any(label.get_text() == "all" for label in axes.get_xticklabels())
 
 
 def test_only_a_proof_for_every_length_is_told_as_one() -> None:

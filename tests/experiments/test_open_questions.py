@@ -14,6 +14,7 @@ from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.experiment import Panel
 from eigentrack.experiments.horizon_map import plot_horizons
 from eigentrack.experiments.hybrids import LETTERS, rarely_reset
+from eigentrack.experiments.length_test import NO_SCORES
 from eigentrack.experiments.open_questions import REACH, learned
 from eigentrack.experiments.reproduce import OPEN, named_experiment
 from eigentrack.layers import MIXERS, LinearMixer
@@ -109,17 +110,28 @@ def test_the_ladder_names_every_disagreement() -> None:
         result("parity", "DeltaNet [-1, 1]", 100),  # can, and learned
         replace(result("parity", "DeltaProduct, n = 2, [-1, 1]", 50), validation_accuracy=1.0),  # can, and drifts
         result("parity", "DeltaNet [0, 1]", 2),  # cannot, and not learned
-        result("no 000", "DeltaNet [-1, 1]", 100),  # unknown
+        result("no 000", "DeltaNet [-1, 1]", 100),  # unknown, and learned
+        replace(result("odd runs (Tomita 3)", "Mamba [0, 1]", 8), validation_accuracy=1.0),  # cannot, and a shortcut
     ]
     text = ladder.table(found)
-    assert "| parity | ✗ **90** | ✓ 7 | ✓ **100** | ✓ 50 | ✗ 2 |" in text
-    assert "| no 000 | – | – | ? **100** | – | – |" in text
-    assert "agree in 2 of the 5 fields that theory decides; 1 it leaves open" in text
-    drifting, rest = text.split("### Can, right in training, and not to 6 times its length: 1")[1].split("### Can, and not")
-    missed, shortcuts = rest.split("### Cannot, but right to 6 times")
-    assert "- parity; DeltaProduct, n = 2, [-1, 1]: validation accuracy 1.000, horizon 50 of 100" in drifting
-    assert "- parity; Mamba [-1, 1]: validation accuracy 0.500, horizon 7 of 100, seed 0. Theory: " in missed
-    assert "- parity; Mamba [0, 1]: validation accuracy 0.500, horizon 90 of 100, seed 0. Theory: nonnegative" in shortcuts
+    assert text.startswith("Two layers, no convolution.")
+    assert "| parity | 2 | 2 | 1 | ✗ **90** | ✓ 7 | ✓ **100** | ✓ 50 | ✗ 2 |" in text
+    assert "| no 000 | 4 | 1 | 3 | – | – | ? **100** | – | – |" in text
+    _, drifting, missed, beyond, shortcuts, unknown = text.split("\n### ")
+    assert drifting.startswith("Can, right at the training lengths, and not to 6 times them: 1\n")
+    assert (
+        "- parity; DeltaProduct, n = 2, [-1, 1]: validation accuracy 1.000, loss 0 at the end; right to 50 of 100" in drifting
+    )
+    assert "5.6 times the training length, 50% of the answers right at 2. Theory: can, " in drifting
+    assert (
+        "- parity; Mamba [-1, 1]: validation accuracy 0.500, loss 0 at the end (guessing: 0.500, 0.69); right to 7 of" in missed
+    )
+    assert "- parity; Mamba [0, 1]: validation accuracy 0.500" in beyond
+    assert "Theory: cannot, nonnegative" in beyond
+    assert "- parity; GLA, disk" not in text  # no results
+    assert shortcuts.startswith("Cannot, and right at the training lengths: shortcuts: 1\n")
+    assert "- odd runs (Tomita 3); Mamba [0, 1]: validation accuracy 1.000" in shortcuts
+    assert "- no 000; DeltaNet [-1, 1]" in unknown
     assert text.count("- parity; ") == 3
 
 
@@ -142,11 +154,37 @@ def test_the_horizon_map_draws_verdict_and_seeds(tmp_path: Path, monkeypatch: py
     def plot(path: str) -> None:
         plot_horizons(found, path, answer=lambda *key: answers[key])
 
-    axes, bar = drawn(monkeypatch, plot, tmp_path / "map.png").axes
-    texts = {(text.get_position(), text.get_text()) for text in axes.texts}
-    assert texts == {((0, 0), "✓ 3\n(3–90)"), ((1, 1), "✗ 0")}
+    figure = drawn(monkeypatch, plot, tmp_path / "map.png")
+    axes, bar = figure.axes
+    texts = {(text.get_position(), text.get_text(), text.get_fontweight()) for text in axes.texts}
+    assert texts == {((0, 0), "✓ 3\n(3–90)", "bold"), ((1, 1), "✗ 0", "normal")}  # 90 is more than 6 times 9
     assert [label.get_text() for label in axes.get_yticklabels()] == ["Z3", "S3"]
-    assert "9, trained to" in [label.get_text() for label in bar.get_yticklabels()]
+    assert (axes.get_xlabel(), axes.get_ylabel(), bar.get_ylabel()) == ("model", "task", "horizon (tokens, logarithmic)")
+    assert [label.get_text() for label in bar.get_yticklabels()] == ["1", "9, trained to", "100"]  # 10 would touch 9
+    assert "median over the seeds" in figure.get_suptitle()
+
+
+def test_the_horizon_map_tells_what_diverged_and_what_was_trained_for_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = {"scores": NO_SCORES, "diverged_at": 2, "steps": 2}
+    found = [result("Z3", "a", 60), replace(result("Z3", "b", 0), **failed)]
+    found += [replace(result("S5", model, 8), steps=36) for model in "ab"]
+
+    def plot(path: str) -> None:
+        plot_horizons(found, path, answer=lambda *key: "unknown")
+
+    figure = drawn(monkeypatch, plot, tmp_path / "map.png")
+    axes = figure.axes[0]
+    texts = {text.get_position(): text.get_text() for text in axes.texts}
+    assert texts == {(0, 0): "? 60", (1, 0): "? diverged", (0, 1): "? 8", (1, 1): "? 8"}
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["Z3", "S5 (3 × the steps)"]
+    assert axes.images[0].get_array().mask.tolist() == [[False, True], [False, False]]
+    assert "the only seed, 0" in figure.get_suptitle()
+    found += [replace(result("Z3", "a", 0, seed=1), **failed)]
+    assert "? 30\n(0–60)\n1 diverged" in [
+        text.get_text() for text in drawn(monkeypatch, plot, tmp_path / "map.png").axes[0].texts
+    ]
 
 
 def test_the_tradeoff_joins_the_two_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,10 +196,18 @@ def test_the_tradeoff_joins_the_two_ranges(tmp_path: Path, monkeypatch: pytest.M
         (tradeoff.RECALL, "Mamba [0, 1]"): (0.4,),  # its other results are missing
     }
     found = [result(*key, 1, seed, score) for key, seeds in scores.items() for seed, score in enumerate(seeds)]
-    (axes,) = drawn(monkeypatch, lambda path: tradeoff.plot(found, path), tmp_path / "scatter.png").axes
+    found.append(replace(result(tradeoff.RECALL, "DeltaNet [0, 1]", 0), scores=NO_SCORES, diverged_at=2))
+    figure = drawn(monkeypatch, lambda path: tradeoff.plot(found, path), tmp_path / "scatter.png")
+    (axes,), (legend,) = figure.axes, figure.legends
     (arrow,) = axes.texts
     assert (arrow.xyann, arrow.xy) == (pytest.approx((0.85, 0.1)), pytest.approx((0.6, 0.4)))  # from [0, 1] to [-1, 1]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["GLA [0, 1], state 4", "GLA [-1, 1], state 4"]
+    names = ["GLA [0, 1], state 4", "GLA [-1, 1], state 4", "DeltaNet [0, 1], state 4; 1 of 1 seeds diverged"]
+    assert [text.get_text() for text in legend.get_texts()] == names
+    seeds, median = axes.lines[:2]
+    assert (list(seeds.get_xdata()), list(seeds.get_ydata())) == ([0.9, 0.8], [0.1, 0.1])
+    assert seeds.get_markersize() < median.get_markersize()
+    assert all(low < 0 < 1 < high for low, high in (axes.get_xlim(), axes.get_ylim()))
+    assert "small: seeds 0, 1, large: median" in axes.get_title()
 
 
 def test_recall_and_tracking_are_scored_at_the_same_length() -> None:

@@ -14,6 +14,7 @@ from eigentrack.experiments.parity_twins import (
     WIDE,
     Outcome,
     claim_holds,
+    plot,
     run_twin,
     run_twins,
     twins,
@@ -21,6 +22,7 @@ from eigentrack.experiments.parity_twins import (
 )
 from eigentrack.models import load_model
 from eigentrack.spectrum import EigenRange
+from tests.experiments.figures import drawn
 
 
 def outcome(eigenvalues: EigenRange, accuracy: float) -> Outcome:
@@ -53,6 +55,19 @@ def test_the_report_says_where_it_comes_from(tmp_path: Path) -> None:
     assert report["results"][1]["scaled_accuracy"] == pytest.approx(0.0)
     assert report["claim_holds"] is False
     assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_plot_shows_a_twin_under_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = [Outcome(twin, (1.0 if twin.model.eigenvalues == WIDE else 0.2,) * LONGEST, 1.0) for twin in twins(7)]
+    figure = drawn(monkeypatch, lambda path: plot(outcomes, path), tmp_path / "plot.png")
+    (axes,), (legend,) = figure.axes, figure.legends
+    under, over = axes.lines[1], axes.lines[3]
+    assert under.get_linewidth() > over.get_linewidth()
+    assert [line.get_label() for line in axes.lines] == [twin.name for twin in twins(7)]
+    assert legend.get_texts()[0].get_text() == "training lengths: 3–40"
+    low, high = axes.get_ylim()
+    assert low < 0.2 < 1 < high
+    assert "seed 7" in axes.get_title()
 
 
 def test_twins_side_by_side_are_the_twins_alone(tmp_path: Path) -> None:

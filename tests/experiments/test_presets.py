@@ -17,8 +17,10 @@ from eigentrack.experiments.ablation import matched_series
 from eigentrack.experiments.cell_run import state_size
 from eigentrack.experiments.experiment import BUDGETS
 from eigentrack.experiments.reproduce import NAMES, OPEN, named_experiment
-from eigentrack.experiments.stability import table
+from eigentrack.experiments.stability import plot, table
+from eigentrack.experiments.training_record import EigenvalueCounts
 from eigentrack.models import ModelConfig, SequenceModel
+from tests.experiments.figures import drawn
 from tests.experiments.toy import toy_result
 
 
@@ -41,7 +43,7 @@ def test_every_preset_can_be_built(name: str, budget: str) -> None:
     assert all(len(models) == 1 for models in shapes.values())
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("ablation", "stability", *OPEN)])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("ablation", "stability", "mat", *OPEN)])
 def test_all_of_the_papers_values_have_a_cell(name: str) -> None:
     experiment = named_experiment(name)
     panels = {cell.panel for cell in experiment.cells(experiment.settings["paper"], (0,))}
@@ -130,6 +132,35 @@ def test_the_stability_table_names_what_diverged_and_what_exploded() -> None:
     text = table([calm, burst, lost, replace(lost, seed=1, diverged_at=None)])
     assert "| d = 8 | loss 0.500; **1 of 2 explode**, gradient at most 101 | **1 of 2 diverged**, first at step 7 |" in text
     assert "| d = 8 | loss 0.500; gradient at most 99 |" in table([calm])
+    assert table([]).startswith("Loss: ")  # before the first cell is finished
+    assert "| parity | – |" in table([calm])  # an older result: nothing was counted
+    counted = [replace(run, record=replace(run.record, gradient_quantiles=(1.0, 2.0, 3.0, 4.0))) for run in (calm, calm)]
+    assert "| d = 8 | loss 0.500; gradient 1 / 2 / 3 / 4, at most 99 |" in table(counted)
+
+
+def test_stability_shows_the_eigenvalues_of_the_middle_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two layers, a quarter of their eigenvalues in the lowest of 40 bins, a quarter in the bin below 0, half in the last."""
+    spread = EigenvalueCounts(step=12, rows=((2, *[0] * 39), (*[0] * 19, 2, *[0] * 19, 4)))
+    elsewhere = EigenvalueCounts(step=12, rows=((*[0] * 30, 8, *[0] * 9),))
+    results = [
+        replace(result, record=replace(result.record, eigenvalues=spread if size == "d = 16" else elsewhere))
+        for size in ("d = 8", "d = 16", "d = 32")
+        for rate in (1e-3, 1e-1)
+        for result in [toy_result(size, rate)]
+    ]
+    results[3] = replace(results[3], diverged_at=7)
+    assert "Eigenvalues at the end, d = 16" in table(results)
+    assert "| parity | 25.0% / 50.0% / 50.0% | 25.0% / 50.0% / 50.0% |" in table(results)
+
+    figure = drawn(monkeypatch, lambda path: plot(results, path), tmp_path / "stability.png")
+    losses, histograms = (subfigure.axes for subfigure in figure.subfigs)
+    assert losses[0].get_ylabel() == "model width"
+    assert [text.get_text() for text in losses[0].texts] == ["✕"]
+    for axes in histograms:  # one for each rate
+        heights = [bar.get_height() for bar in axes.patches]
+        assert [(n, height) for n, height in enumerate(heights) if height] == [(0, 0.25), (19, 0.25), (39, 0.5)]
+        assert axes.patches[19].get_x() + axes.patches[19].get_width() == pytest.approx(0)
+    assert [axes.texts[0].get_text() for axes in histograms] == ["", "diverged at step 7"]
 
 
 @pytest.mark.slow

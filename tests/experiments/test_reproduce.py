@@ -149,15 +149,16 @@ def test_other_budgets_do_not_start_with_the_warning(tmp_path: Path) -> None:
 
 
 def report_of(*results: CellResult) -> Report:
-    return Report(EXPERIMENT, "paper", SETTINGS, (0, 1), 2, len(results), SweepOutcome(results, {}, 0), 1.0, FACTS)
+    cells = tuple(toy_cells(replace(SETTINGS, rates=(1e-2,))))
+    return Report(EXPERIMENT, "paper", SETTINGS, (0, 1), cells, results, SweepOutcome(results, {}, 0), 1.0, FACTS)
 
 
 def test_the_page_tells_where_the_cells_were_trained_and_where_it_was_written() -> None:
     trained = replace(toy_result(), commit="def", versions="torch 3"), replace(toy_result(seed=1), hardware="slide rule")
     text = markdown(report_of(*trained))
-    assert "| commit | def; not recorded |" in text
-    assert "| hardware | abacus; slide rule |" in text
-    assert "| versions | not recorded; torch 3 |" in text
+    assert "| commit | def<br>not recorded |" in text
+    assert "| hardware | abacus<br>slide rule |" in text
+    assert "| versions | not recorded<br>torch 3 |" in text
     assert "| page | today, at commit abc, with none |" in text
     assert "| commit | none yet |" in markdown(report_of())
 

@@ -73,6 +73,13 @@ def test_shapes_that_do_not_fit_together() -> None:
         check_shapes("op", m=(torch.ones(2, 3), "n n"))
 
 
+@pytest.mark.parametrize(("limit", "with_input"), [(0.0, False), (-1.0, False), (8.0, True)])
+def test_dense_scan_limits_products_alone(limit: float, with_input: bool) -> None:
+    a = torch.randn(1, 3, 1, 2, 2)
+    with pytest.raises(ValueError, match=f"dense_scan: limit={limit} must be positive, and has a meaning only without b"):
+        dense_scan(a, a if with_input else None, initial_state=a[:, 0], limit=limit)
+
+
 def test_dense_scan_needs_something_to_carry() -> None:
     with pytest.raises(ValueError, match="give one of them"):
         dense_scan(torch.randn(1, 3, 1, 2, 2))

@@ -131,6 +131,8 @@ def test_horizon_and_scaled_accuracy() -> None:
     assert horizon(torch.tensor([1.0, 0.995, 0.98, 1.0])) == 2
     assert horizon(torch.tensor([0.5, 1.0])) == 0
     assert horizon(torch.ones(7)) == 7
+    unasked = torch.tensor([0.5, 0.9, 1.0, 1.0, 0.5, 1.0])
+    assert [horizon(unasked, shortest=shortest) for shortest in (1, 2, 3, 4, 5, 6, 9)] == [0, 0, 4, 4, 0, 6, 6]
     assert scaled_accuracy(torch.tensor([0.5, 0.75, 1.0]), 2).tolist() == [0.0, 0.5, 1.0]
 
 

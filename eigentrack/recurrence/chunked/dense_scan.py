@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from eigentrack.recurrence.chunked.carry import Carry
 from eigentrack.recurrence.chunked.layout import chunk_layout
+from eigentrack.recurrence.reference.dense_scan import held_below
 
 
 def dense_scan(
@@ -24,6 +25,7 @@ def dense_scan(
     *,
     initial_state: Float[Tensor, "S H n m"],
     cu_seqlens: Tensor | None,
+    limit: float | None = None,
     chunk_size: int = 16,
 ) -> tuple[Float[Tensor, "B T H n m"], Float[Tensor, "S H n m"]]:
     heads, n, m = initial_state.shape[1:]
@@ -31,12 +33,13 @@ def dense_scan(
     carry = Carry(layout, initial_state)
     inputs = [None] * len(layout.groups) if b is None else layout.split(b)
     pieces = zip(layout.groups, layout.split(a), inputs, layout.padding(), strict=True)
-    outputs = [_run_group(carry, *piece) for piece in pieces]
+    outputs = [_run_group(carry, limit, *piece) for piece in pieces]
     return layout.join(outputs), carry.last_state()
 
 
 def _run_group(
     carry: Carry,
+    limit: float | None,
     steps: tuple[int, ...],
     a: Float[Tensor, "R L H n n"],
     b: Float[Tensor, "R L H n m"] | None,
@@ -62,6 +65,6 @@ def _run_group(
         states = product @ state[:, None]
         if b is not None:
             states = states + from_zero
-        return states[:, -1], states
+        return held_below(limit, states[:, -1]), states
 
     return carry.run(steps, advance, within[..., :n], within[..., n:])

@@ -20,10 +20,20 @@ def dense_scan(
     b: Float[Tensor, "B T H n m"] | None,
     *,
     initial_state: Float[Tensor, "B H n m"],
+    limit: float | None = None,
 ) -> tuple[Float[Tensor, "B T H n m"], Float[Tensor, "B H n m"]]:
     state, states = initial_state, []
     inputs: Sequence[Tensor | float] = [0.0] * a.shape[1] if b is None else b.unbind(1)
     for a_t, b_t in zip(a.unbind(1), inputs, strict=True):
         state = torch.einsum("bhij,bhjm->bhim", a_t, state) + b_t
         states.append(state)
+        state = held_below(limit, state)
     return torch.stack(states, dim=1), state
+
+
+def held_below(limit: float | None, state: Float[Tensor, "B H n m"]) -> Float[Tensor, "B H n m"]:
+    """Scaled down until no entry exceeds the limit; to the gradient the scale is a constant."""
+    if limit is None:
+        return state
+    largest = state.detach().abs().amax((-2, -1), keepdim=True)
+    return state * (limit / largest).clamp_max(1.0)

@@ -1,0 +1,181 @@
+"""The findings of the pages: with made-up results, the words follow the numbers, and turn with them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from eigentrack.automata import DFA, minimal
+from eigentrack.experiments import chomsky, deltaproduct, depth, figure1, figure3, hybrids, ladder, signed_gates, tradeoff
+from eigentrack.experiments.cell import CellResult
+from eigentrack.experiments.paper_agreement import Reach, budget_lines, number_lines, reach_lines
+from eigentrack.experiments.reproduce import named_experiment
+from tests.experiments.toy import toy_result
+
+
+def result(panel: str, series: str, seed: int = 0, *, score: float = 0.5, validation: float = 0.5, **scores: int) -> CellResult:
+    """Trained to length 9, tested to 100."""
+    toy = toy_result(series, seed=seed, score=score, validation=validation)
+    return replace(toy, panel=panel, scores=replace(toy.scores, longest=100, **scores))
+
+
+@pytest.mark.parametrize(
+    "name", ["hybrids", "tradeoff", "depth", "signed_gates", "figure1", "figure3", "deltaproduct", "arithmetic", "ladder"]
+)
+def test_the_pages_have_findings(name: str) -> None:
+    assert named_experiment(name).findings is not None
+
+
+def test_numbers_near_the_paper_s_agree() -> None:
+    paper = {("p", "near"): ".500 [.400]", ("p", "low"): "1.000 [.999 ± .006]", ("p", "high"): ".000 [.000]"}
+    found = [result("p", name, seed, score=0.45) for name in ("near", "low", "high", "unknown") for seed in (0, 1)]
+    close, below, above = number_lines(found, paper, "the paper")
+    assert close.endswith(": near 0.450 [0.450].")
+    assert below == "Below the paper, best [median]: low 0.450 [0.450], paper 1.000 [.999 ± .006]."
+    assert above.startswith("Above the paper")
+    assert "high 0.450" in above
+
+
+def test_the_median_alone_may_miss() -> None:
+    found = [result("p", "a", seed, score=score) for seed, score in enumerate((0.0, 0.0, 1.0))]
+    (line,) = number_lines(found, {("p", "a"): "1.000 [1.000]"}, "the paper")
+    assert line.startswith("Below")
+
+
+@pytest.mark.parametrize(
+    ("reach", "right_to", "dead_by", "holds"),
+    [
+        (Reach(right_at=64), 64, math.inf, True),
+        (Reach(right_at=64), 63, math.inf, False),
+        (Reach(wrong_at=64), 63, math.inf, True),
+        (Reach(wrong_at=64), 64, math.inf, False),
+        (Reach(dead_at=30), 3, 30, True),
+        (Reach(dead_at=30), 3, 31, False),
+    ],
+)
+def test_a_reach_is_a_bound(reach: Reach, right_to: float, dead_by: float, holds: bool) -> None:
+    assert reach.holds(right_to, dead_by) == holds
+
+
+def test_curves_agree_miss_or_say_nothing() -> None:
+    paper = {("p", "good"): Reach(right_at=50), ("p", "bad"): Reach(wrong_at=50)}
+    words = dict.fromkeys(paper, "so")
+    good = result("p", "good", right_to=60, dead_by=90, validation=1.0)
+    bad = result("p", "bad", right_to=4, dead_by=7, validation=0.1)
+    assert reach_lines([good, bad], paper, words) == [
+        "As in the paper: p: good (right to 60, dead by 90), bad (right to 4, dead by 7)."
+    ]
+    missed = replace(good, scores=replace(good.scores, right_to=40))
+    agree, miss = reach_lines([missed, bad], paper, words)
+    assert "bad" in agree
+    assert miss == "Not as in the paper: p: good (right to 40, dead by 90, validation accuracy 1.000; paper: so)."
+    unfitted = replace(missed, validation_accuracy=0.2)
+    miss, nothing = reach_lines([unfitted, bad], paper, words)
+    assert miss.startswith("Not as in the paper")
+    assert nothing.startswith("No model fits the training length of p (best validation accuracy 0.200)")
+
+
+def test_fewer_steps_than_the_paper_s_are_named() -> None:
+    assert budget_lines([result("p", "a")], 12) == []
+    assert budget_lines([result("p", "a")], 13) == ["12 steps here, 13 in the paper: a miss may be one of budget."]
+
+
+def test_the_papers_of_the_curves_are_those_of_the_tables() -> None:
+    assert figure3.PAPER_REACH.keys() <= figure3.PAPER_VALUES.keys()
+    assert deltaproduct.PAPER_REACH.keys() <= deltaproduct.PAPER_VALUES.keys()
+
+
+@pytest.mark.parametrize(("narrow", "said"), [(0.1, "division holds"), (0.6, "division does not hold")])
+def test_figure1_s_division(narrow: float, said: str) -> None:
+    found = [result(chomsky.PARITY, "sLSTM", score=0.9), result(chomsky.PARITY, "Mamba [0, 1]", score=narrow)]
+    assert said in figure1.findings(found)[0]
+
+
+def test_deltaproduct_counts_factors() -> None:
+    found = [result("S3", deltaproduct.label(n), right_to=9 * n, dead_by=90, validation=1.0) for n in (1, 2, 3)]
+    assert "S3 2 (2)" in deltaproduct.findings(found)[0]
+    assert "S3 none of 4 (2)" in deltaproduct.findings(found[:1])[0]
+
+
+def test_hybrids_compare_together_with_alone() -> None:
+    alone = [result("L", series, horizon=9) for series in ("diagonal (GLA)", "GH, n = 1")]
+    together = [result("L", "gated GH, n = 1", seed, horizon=54 * seed) for seed in (0, 1)]
+    first, line = hybrids.findings([*alone, *together])
+    assert "in 1 of 1 languages (L)" in first
+    assert line.startswith("L: learned by gated GH, n = 1 (1 of 2 seeds). Best median score: diagonal 0.500")
+    assert "in no language" in hybrids.findings([*alone, result("L", "KDA, n = 1", horizon=9)])[0]
+    assert "in no language" in hybrids.findings([result("L", "GH, n = 2", horizon=54), *alone, *together])[0]
+    assert "in no language" in hybrids.findings(together)[0]  # nothing to compare with
+
+
+@pytest.mark.parametrize(("wide", "said"), [(0.89, "costs no layer more than 0.02"), (0.5, "costs recall in GLA")])
+def test_tradeoff_names_a_cost(wide: float, said: str) -> None:
+    scores = {"GLA [0, 1]": 0.9, "GLA [-1, 1]": wide, "Mamba [0, 1]": 0.05, "Mamba [-1, 1]": 0.05}
+    found = [result(tradeoff.RECALL, series, score=score) for series, score in scores.items()]
+    found += [result(tradeoff.TRACKING, "GLA [-1, 1]", score=0.95), result(tradeoff.TRACKING, "GLA [0, 1]", score=0.01)]
+    recall, silent, tracking, seeds = tradeoff.findings(found)
+    assert said in recall
+    assert f"GLA 0.900 → {wide:.3f}" in recall
+    assert "Mamba" not in recall
+    assert silent.startswith("Mamba: recall is not learned")
+    assert "by GLA [-1, 1] (0.950). The best of the others: GLA [0, 1], 0.010." in tracking
+    assert seeds.startswith("One seed")
+    assert not any(line.startswith("One seed") for line in tradeoff.findings([*found, replace(found[0], seed=1)]))
+
+
+def test_depth_compares_with_the_bound() -> None:
+    """DeltaNet [-1, 1]: parity takes 1 layer, even pairs 3 are enough, S3 is impossible with 1 and takes 2."""
+
+    def at(panel: str, layers: int, horizon: int, validation: float = 1.0) -> CellResult:
+        return result(panel, depth.label("DeltaNet [-1, 1]", layers), horizon=horizon, validation=validation)
+
+    lines = depth.findings([at("parity", 1, 90), at("even pairs", 1, 90), at("Z4", 3, 90), at("S3", 1, 90), at("Q8", 2, 30)])
+    assert lines[0] == "Learned at the bound of theory: parity with DeltaNet [-1, 1] (1, bound 1)."
+    assert "even pairs with DeltaNet [-1, 1] (1, bound 3). The bound is a depth that suffices" in lines[1]
+    assert lines[2] == "Learned only with more layers than suffice in theory: Z4 with DeltaNet [-1, 1] (3, bound 2)."
+    assert "theory rules out, a shortcut: S3 with DeltaNet [-1, 1] (1)" in lines[3]
+    assert lines[4].startswith("1 pairs")
+    assert "in 1 of them" in lines[4]
+    assert len(depth.findings([at("parity", 1, 90)])) == 1
+
+
+def test_signed_gates_say_whom_the_sign_helps() -> None:
+    scores = {"GLA [0, 1]": 0.0, "GLA [-1, 1]": 0.9, "mLSTM [0, 1]": 0.1, "mLSTM [-1, 1]": 0.1, "GLA, disk": 0.5}
+    found = [result("parity", series, score=score, horizon=int(60 * score)) for series, score in scores.items()]
+    (line,) = signed_gates.findings(found)
+    assert line.startswith(
+        "parity: the sign helps GLA; medians of [0, 1] → [-1, 1]: GLA 0.000 → 0.900 (best 0.900), mLSTM 0.100"
+    )
+    assert "GLA, disk: 0.500, not above the best of them." in line
+    assert line.endswith("with a seed: GLA [-1, 1].")
+    (line,) = signed_gates.findings([*found[2:4], found[4]])
+    assert "helps no layer" in line
+    assert "0.500, above all of them." in line
+
+
+def test_the_ladder_measures_its_languages() -> None:
+    assert ladder.difficulty("S3") == ("6", "6", "1")
+    assert ladder.difficulty("brackets, 4 deep")[:2] == ("6", "1")
+    assert ladder.difficulty("binary, mod 5")[:2] == ("5", "20")  # x → 2x + a modulo 5
+    automaton = ladder.THEORY.automaton("parity")
+    assert isinstance(automaton, DFA)
+    assert minimal(automaton).states == 2
+
+
+def test_the_ladder_counts_what_it_lists() -> None:
+    found = [
+        result("parity", "Mamba [-1, 1]", horizon=90),
+        result("parity", "Mamba [0, 1]", horizon=12, validation=1.0),  # a shortcut
+        result("parity", "sLSTM", horizon=12, validation=1.0),  # drifts
+        result("no 000", "DeltaNet [-1, 1]", horizon=90),
+        result("no 000", "DeltaNet [0, 1]", horizon=9),
+    ]
+    agree, missed, cannot, unknown = ladder.findings(found)
+    assert agree == "Theory and training agree in 2 of the 3 fields that theory decides; 2 it leaves open."
+    assert missed.startswith("In 1 fields")
+    assert ": 1 are right at the training lengths" in missed
+    assert cannot.startswith("No field that theory says cannot is learned; 1 are fitted")
+    assert unknown == "Of the 2 fields that theory leaves open 1 are learned."
+    assert "1 fields are right to 6 times" in ladder.findings([result("parity", "Mamba [0, 1]", horizon=90)])[1]
