@@ -29,9 +29,9 @@ DELTA_NOTE = ""
 SHORT_NOTE = (
     "At T = 40 three forms were tried. One chunk of 64 rows, mostly padding: 0.308 ms as a graph at B1024 H4 D32. Chunks of 32 "
     "and 16: 0.242–0.244, predicted 0.20–0.23. Launches found by a small key instead of Triton's binder change the eager time "
-    "alone (0.63 to 0.46 ms on a quiet host). At D128, ours alone at commit 3005c70: 0.618 ms as a graph; 0.544 with all of V in "
-    "a block and 0.593 with eight warps besides, both without loads that run ahead; 0.519 with nothing changed but these loads, "
-    "which is in use since. The rows above are from before."
+    "alone (0.63 to 0.46 ms on a quiet host). At D128, ours alone at commit 3005c70: 0.618 ms as a graph; 0.544 with all of V "
+    "in a block and 0.593 with eight warps besides, both without loads that run ahead; 0.519 with nothing changed but these "
+    "loads, which is in use since. The rows above are from before."
 )
 PRODUCT_NOTE = "Where flash-linear-attention refuses, ours is tested against float64."
 SCAN_NOTE = (
@@ -45,10 +45,10 @@ GATED_NOTE = "Where flash-linear-attention refuses, mamba-ssm's SSD below is the
 SSD_NOTE = ""
 LONG_NOTE = "Ours alone."
 DECODE_NOTE = (
-    "Called one by one, the host's time decides, and a graph of one kernel, as here, shows how fast the host starts graphs: 10 µs "
-    "on one machine, 16 on this one, where an earlier run had the scan at 0.0216 ms at B = 128. Tried for the scan: launches "
-    "found by a small key instead of Triton's binder, wide programs where there are many, inputs as plain tuples (not yet "
-    "measured)."
+    "Called one by one, the host's time decides, and a graph of one kernel, as here, shows how fast the host starts graphs: "
+    "10 µs on one machine, 16 on this one, where an earlier run had the scan at 0.0216 ms at B = 128. Tried for the scan: "
+    "launches found by a small key instead of Triton's binder, wide programs where there are many, inputs as plain tuples (not "
+    "yet measured)."
 )
 COLD_START_NOTE = "The kernels of an op are compiled side by side; the step of gated linear attention is not measured yet."
 
