@@ -104,10 +104,8 @@ def stored_result(cell: Cell, folder: Path) -> CellResult | LanguageResult | Non
         raise ValueError(f"{folder} holds the result of another configuration: name another --out folder")
     if isinstance(cell.run, LanguageRunConfig):
         return LanguageResult.from_json(stored["result"])
-    result, asked_from = (
-        CellResult.from_json(stored["result"]),
-        shortest_asked(cell.run.build_task(), cell.run.training.lengths),
-    )
+    result = CellResult.from_json(stored["result"])
+    asked_from = shortest_asked(cell.run.build_task(), cell.run.training.lengths)
     return dataclasses.replace(result, scores=result.scores.counted_from(asked_from))
 
 

@@ -69,9 +69,8 @@ def run_length_test(model: SequenceModel, task: Task, test: LengthTest, trained:
     if not isinstance(task, TrackingTask):
         return _by_stretches(model, task, test, trained, seed)
     curve = _streamed(model, task, longest, test.sequences, seed)
-    if (
-        not test.goes_far or _is_settled(curve, shortest_asked(task, trained)) or "attention" in model.config.mixers
-    ):  # attention's cache grows
+    cache_grows = "attention" in model.config.mixers
+    if not test.goes_far or cache_grows or _is_settled(curve, shortest_asked(task, trained)):
         return curve
     far = _streamed(model, task, test.far, FAR_SEQUENCES, derived_seed(seed, "far"))
     return LengthCurve(
@@ -82,9 +81,8 @@ def run_length_test(model: SequenceModel, task: Task, test: LengthTest, trained:
 
 def _is_settled(curve: LengthCurve, asked_from: int) -> bool:
     """No greater length can change the horizon, nor where the model is no longer right, or dead."""
-    return horizon(curve.accuracy, REACHED, shortest=asked_from) < len(curve.accuracy) and bool(
-        (curve.sequence_accuracy < DEAD).any()
-    )
+    is_dead = bool((curve.sequence_accuracy < DEAD).any())
+    return is_dead and horizon(curve.accuracy, REACHED, shortest=asked_from) < len(curve.accuracy)
 
 
 def _streamed(model: SequenceModel, task: TrackingTask, longest: int, sequences: int, seed: int) -> LengthCurve:

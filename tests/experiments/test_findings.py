@@ -75,6 +75,8 @@ def test_curves_agree_miss_or_say_nothing() -> None:
     miss, nothing = reach_lines([unfitted, bad], paper, words)
     assert miss.startswith("Not as in the paper")
     assert nothing.startswith("No model fits the training length of p (best validation accuracy 0.200)")
+    (nothing,) = reach_lines([bad], paper, words)  # to fail as the paper's did is no agreement if nothing was learned
+    assert nothing.startswith("No model fits the training length of p (best validation accuracy 0.100)")
 
 
 def test_fewer_steps_than_the_paper_s_are_named() -> None:
