@@ -29,10 +29,10 @@ PANELS = tuple(panel for panel in chomsky.PANELS if panel.label == chomsky.ARITH
 TWO_GATED: dict[str, Any] = {"householders": 2, "gate": chomsky.NARROW}
 LAYERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # options of the layer, and what it changes in training
     "1 factor": ({}, {}),
-    "1 factor, gated": ({"gate": chomsky.NARROW}, {}),
     "2 factors, gated": (TWO_GATED, {}),
     "2 factors, gated, no decay": (TWO_GATED, {"weight_decay": 0.0}),
-    "2 factors, gated, no decay, smoothed": (TWO_GATED, {"weight_decay": 0.0, "label_smoothing": 0.1}),
+    "2 factors, gated, no decay, smoothed 0.1": (TWO_GATED, {"weight_decay": 0.0, "label_smoothing": 0.1}),
+    "2 factors, gated, no decay, smoothed 0.4": (TWO_GATED, {"weight_decay": 0.0, "label_smoothing": 0.4}),
 }
 
 LEADS, FEWEST_WRONG = 0.75, 20  # share of the wrong answers, and how many there must be for a word about them
