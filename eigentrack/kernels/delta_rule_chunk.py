@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 
 SOLVE_BLOCK = tl.constexpr(16)
+MEETING_COLUMNS = tl.constexpr(16)  # of float32 keys that are multiplied at once; more do not fit the registers
 SMALLEST_BETA = tl.constexpr(1e-15)  # of what divides in (10)
 
 
@@ -152,14 +153,27 @@ def away_from_zero(b_beta):
 
 
 @triton.jit
-def chunk_matrices(b_q, b_k, b_beta, b_decay, C: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
-    """A of (3) and P of (4)."""
+def met_keys(k, b_k, o_row, m_row, C: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, OPERAND: tl.constexpr):
+    """k_i·k_j. Where keys are nearly equal, A amplifies every rounding of it: float32 keys meet in float32, since the tensor
+    cores keep 22 bits."""
+    if OPERAND == tl.float32:
+        b_met = tl.zeros([C, C], dtype=tl.float32)
+        for start in range(0, BK, MEETING_COLUMNS):
+            b_columns = load_tile(k, o_row, start + tl.arange(0, MEETING_COLUMNS), m_row, K).to(tl.float32)
+            b_met += tl.dot(b_columns, tl.trans(b_columns), input_precision="ieee")
+    else:
+        b_met = tl.dot(b_k, tl.trans(b_k))
+    return b_met
+
+
+@triton.jit
+def chunk_matrices(b_q, b_k, b_met, b_beta, b_decay, C: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
+    """A of (3) and P of (4), from the products of keys."""
     o = tl.arange(0, C)
-    b_keys = tl.trans(b_k)
-    b_met = product(b_k, b_keys, OPERAND, PRECISION) * b_decay * away_from_zero(b_beta)[None, :]
+    b_met = b_met * b_decay * away_from_zero(b_beta)[None, :]
     b_met = tl.where(o[:, None] > o[None, :], b_met, 0.0)
     b_inverse = unit_lower_inverse(b_met, C, PRECISION)
-    return b_inverse, product(b_q, b_keys, OPERAND, PRECISION) * b_decay
+    return b_inverse, product(b_q, tl.trans(b_k), OPERAND, PRECISION) * b_decay
 
 
 @triton.jit

@@ -22,6 +22,7 @@ from eigentrack.kernels.delta_rule_chunk import (
     load_gates,
     load_tile,
     lower_triangle,
+    met_keys,
     product,
     solution,
     store_tile,
@@ -98,7 +99,8 @@ def prepare_kernel(
         if GATED:
             b_g = load_gates(gate + token, tl.arange(0, C), tokens, heads, C, N)
             b_decay = decay_matrix(b_g, C)
-        b_inverse, b_scores = chunk_matrices(b_q, b_k, b_beta, b_decay, C, OPERAND, PRECISION)
+        b_met = met_keys(k + token * N * K, b_k, o_factor, m_factor, C, K, BK, OPERAND)
+        b_inverse, b_scores = chunk_matrices(b_q, b_k, b_met, b_beta, b_decay, C, OPERAND, PRECISION)
         o_c = tl.arange(0, C)
         m_all = o_c < C
         matrix = tl.program_id(0).to(tl.int64) * C * C

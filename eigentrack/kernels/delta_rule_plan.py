@@ -111,7 +111,8 @@ class Plan:
             "BK": self.key_block,
             "GATED": self.gated,
             "OPERAND": tl.bfloat16 if self.half else tl.float32,
-            "PRECISION": "tf32x3",  # of float32 products: the triangular system always, all others if q, k or v is float32
+            # of float32 products but those of keys: the triangular system always, all others if q, k or v is float32
+            "PRECISION": "tf32x3",
         }
 
     # Launch settings, from timings on an H200. Two warps, or 32 rows on the left, keep a product away from the wgmma

@@ -26,6 +26,7 @@ from eigentrack.kernels.delta_rule_chunk import (
     load_gates,
     load_tile,
     lower_triangle,
+    met_keys,
     pair_gradients,
     product,
     solution,
@@ -116,7 +117,8 @@ def _forward_chunk(
     if GATED:
         b_g = load_gates(gate, tl.arange(0, C), tokens, heads, C, N)
         b_decay = decay_matrix(b_g, C)
-    b_inverse, b_scores = chunk_matrices(b_q, b_k, b_beta, b_decay, C, OPERAND, PRECISION)
+    b_met = met_keys(k, b_k, o_factor, m_factor, C, K, o_k.shape[0], OPERAND)
+    b_inverse, b_scores = chunk_matrices(b_q, b_k, b_met, b_beta, b_decay, C, OPERAND, PRECISION)
     b_y = tl.zeros([C, BV], dtype=tl.float32)
     if STATE:
         b_stored = product(b_k, b_state, OPERAND, PRECISION)
@@ -238,7 +240,8 @@ def _backward_chunk(
         b_decay = decay_matrix(b_g, C)
         b_from_start = tl.cumprod(b_g, axis=0)
         b_to_end = last_row(b_decay, C)
-    b_inverse, b_scores = chunk_matrices(b_q, b_k, b_beta, b_decay, C, OPERAND, PRECISION)
+    b_met = met_keys(k, b_k, o_factor, m_factor, C, K, o_k.shape[0], OPERAND)
+    b_inverse, b_scores = chunk_matrices(b_q, b_k, b_met, b_beta, b_decay, C, OPERAND, PRECISION)
 
     b_x = load_tile(v, o_factor, o_v, m_factor, V).to(tl.float32)
     b_dy = load_tile(dy, o_token, o_v, m_last, V)

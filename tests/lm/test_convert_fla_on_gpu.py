@@ -10,10 +10,13 @@ import torch
 
 from eigentrack.lm.conversion import convert
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available() or importlib.util.find_spec("fla") is None,
-    reason="needs a GPU and flash-linear-attention; restated layers are compared in test_convert_fla.py",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not torch.cuda.is_available() or importlib.util.find_spec("fla") is None,
+        reason="needs a GPU and flash-linear-attention; restated layers are compared in test_convert_fla.py",
+    ),
+    pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"),  # torch's own, in Inductor
+]
 
 SIZES = {"vocab_size": 97, "hidden_size": 128, "num_hidden_layers": 2, "intermediate_size": 192, "initializer_range": 0.1}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
