@@ -88,7 +88,7 @@ def layer_spectra(
 ) -> tuple[LayerSpectrum, ...]:
     """Of the linear layers, on these sequences; only tokens with a name are reported. `progress` is called for each layer."""
     found = []
-    layers = zip(model.config.mixers, model_mixers(model), _inputs(model, tokens), strict=True)
+    layers = zip(model.config.mixers, model_mixers(model), layer_inputs(model, tokens), strict=True)
     for number, (name, mixer, seen) in enumerate(layers, start=1):
         if isinstance(mixer, LinearMixer):
             found.append(_layer_spectrum(number, name, mixer, seen, tokens, names))
@@ -106,7 +106,7 @@ def sampled_words(letters: list[int], opening: tuple[int, ...], rows: int, lengt
     return torch.cat([torch.tensor(opening, dtype=torch.long).expand(len(words), -1), words], 1)
 
 
-def _inputs(model: SequenceModel, tokens: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T d"]]:
+def layer_inputs(model: SequenceModel, tokens: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T d"]]:
     """What each layer reads."""
     inputs: dict[int, Tensor] = {}
     hooks = [

@@ -4,9 +4,9 @@ An expression is a sum of products modulo 5. A product is a number of the cyclic
 sum is a number of the cyclic group of order 5. Each is a rotation, which takes two reflections: with one factor a token a layer
 must spread them over two tokens, with two factors it need not. A gate forgets the product when the next one starts.
 
-Up to 40 tokens an angle that is off by half a degree costs next to nothing, so whatever pulls at the weights without end may move
-it. Two hypotheses: that weight decay is what pulls, and that a loss with smoothed labels, which is least where all logits are
-exact, pulls the angle into place.
+Up to 40 tokens an angle that is off by half a degree costs next to nothing, so whatever pulls at the weights without end may
+move it. Two hypotheses: that weight decay is what pulls, and that a loss with smoothed labels, which is least where all logits
+are exact, pulls the angle into place.
 
 Blocks, width and task are those of Table 3. The rate, 1e-3 or 3e-3, was chosen on validation alone (`SEARCHED`).
 """
@@ -19,8 +19,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from eigentrack.experiments import chomsky
-from eigentrack.experiments.answer_offsets import SEQUENCES, OffsetResult, study
+from eigentrack.experiments.answer_offsets import SEQUENCES, leading_pair
+from eigentrack.experiments.arithmetic_study import StudiedResult, study
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import HORIZON, Column, Experiment, Series, Settings, grid
@@ -37,6 +40,7 @@ LAYERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # options of the l
 }
 
 LEADS, FEWEST_WRONG = 0.75, 20  # share of the wrong answers, and how many there must be for a word about them
+FEWEST_TURNING = 5  # networks, for a word about their heads
 SEARCHED = (
     "One rate for all layers, chosen on validation at lengths 3–40 (one seed, 10,000 steps of 128; 1 factor, 2 factors, 2 "
     "factors gated): at 1e-3 0.97, 1.00, 1.00; at 3e-3 0.87, 0.96, 0.74.",
@@ -73,12 +77,22 @@ def _fell_at(runs: Sequence[CellResult]) -> str:
     return ", ".join("never" if run.record.halved_at is None else f"{run.record.halved_at:,}" for run in runs)
 
 
-def _off_by(runs: Sequence[OffsetResult]) -> str:
+def _off_by(runs: Sequence[StudiedResult]) -> str:
     return "; ".join(f"{', '.join(map(str, run.offsets[1:]))} at {run.offsets_at}" if run.offsets else "–" for run in runs)
 
 
-def findings(results: Sequence[OffsetResult]) -> list[str]:
-    """How far each layer gets, beside the paper, and whether its wrong answers are those of neighbouring angles."""
+def _turning(runs: Sequence[StudiedResult]) -> str:
+    return ", ".join("–" if run.turning_error is None else f"{run.turning_error:.2f}" for run in runs)
+
+
+def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float:
+    """Spearman's."""
+    ranks = np.array(pairs).argsort(0).argsort(0)
+    return float(np.corrcoef(ranks, rowvar=False)[0, 1])
+
+
+def findings(results: Sequence[StudiedResult]) -> list[str]:
+    """How far each layer gets, beside the paper; whether its wrong answers are those of neighbouring angles; what turns."""
     by_layer = {result.series: [run for run in results if run.series == result.series] for result in results}
     medians = {layer: statistics.median(run.scores.scaled_accuracy for run in runs) for layer, runs in by_layer.items()}
     lines = [
@@ -89,14 +103,18 @@ def findings(results: Sequence[OffsetResult]) -> list[str]:
         others = ", ".join(f"{layer} {median:.3f}" for layer, median in medians.items() if layer != best)
         lines.append(f"The best median is that of {best}: {medians[best]:.3f}; {others}.")
     if wrong := [run for run in results if sum(run.offsets[1:]) >= FEWEST_WRONG]:
-        pairs = [run.leading_pair for run in wrong]
-        said = ", ".join(f"±{offset} in {share:.0%}" for offset, share in pairs)
-        single = ", ".join(f"{run.leading_share:.0%}" for run in wrong)
-        all_lead = all(share >= LEADS for _, share in pairs)
+        led = sum(leading_pair(run.offsets)[1] >= LEADS for run in wrong)
         lines.append(
-            f"Where answers begin to fail, the wrong ones are off by {said}, network by network; the larger of two pairs has "
-            f"at least 50 %. {'Consistent' if all_lead else 'Not in all consistent'} with a small error of an angle, to either "
-            f"side; pairs were looked at after one offset alone, which was expected to lead, had {single}."
+            f"Where answers begin to fail, those off by ±1 or those off by ±2 are at least {LEADS:.0%} of the wrong ones in "
+            f"{led} of {len(wrong)} networks (chance: 50 %), as a small error of an angle to either side would have it. Pairs "
+            "were looked at after one offset alone, which was expected to lead and does not."
+        )
+    turning = [(run.turning_error, run.scores.scaled_accuracy) for run in results if run.turning_error is not None]
+    if len(turning) >= FEWEST_TURNING:
+        listed = ", ".join(f"{error:.2f} {score:.3f}" for error, score in sorted(turning))
+        lines.append(
+            "How far the best head of a network is from turning as addition modulo 5 does (0.62: none turns), and its score: "
+            f"{listed}; rank correlation {rank_correlation(turning):.2f}."
         )
     return lines + budget_lines(results, PAPER.training.steps)
 
@@ -113,8 +131,8 @@ EXPERIMENT = Experiment(
         HORIZON,
         Column(
             "loss fell at",
-            "the step at which the training loss was half of its first, every seed; smoothed by 0.4 it never gets so low, as even "
-            "exact answers cost more",
+            "the step at which the training loss was half of its first, every seed; smoothed by 0.4 it never gets so low, as "
+            "even exact answers cost more",
             _fell_at,
         ),
         Column(
@@ -122,6 +140,12 @@ EXPERIMENT = Experiment(
             f"answers that are wrong by so much modulo 5, of {SEQUENCES} at the length named, the first tested one at which "
             "fewer than 90 % are right; every seed",
             _off_by,
+        ),
+        Column(
+            "error of turning",
+            "of the head that turns best: how far its eigenvalues are from those of addition modulo 5, every seed "
+            "(`experiments/turning_heads.py`)",
+            _turning,
         ),
     ),
     paper=PAPER_VALUES,

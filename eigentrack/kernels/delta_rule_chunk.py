@@ -156,7 +156,7 @@ def away_from_zero(b_beta):
 def met_keys(k, b_k, o_row, m_row, C: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, OPERAND: tl.constexpr):
     """k_i·k_j. Where keys are nearly equal, A amplifies every rounding of it: float32 keys meet in float32, since the tensor
     cores keep 22 bits."""
-    if OPERAND == tl.float32:
+    if tl.float32 == OPERAND:
         b_met = tl.zeros([C, C], dtype=tl.float32)
         for start in range(0, BK, MEETING_COLUMNS):
             b_columns = load_tile(k, o_row, start + tl.arange(0, MEETING_COLUMNS), m_row, K).to(tl.float32)

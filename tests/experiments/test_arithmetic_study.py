@@ -1,0 +1,87 @@
+"""What is said of networks that do modular arithmetic: how they are wrong, and how their heads turn."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from eigentrack.experiments import answer_offsets as offsets
+from eigentrack.experiments.arithmetic import EXPERIMENT, findings, rank_correlation
+from eigentrack.experiments.arithmetic_study import StudiedResult, study
+from eigentrack.experiments.cell import CellResult
+from eigentrack.experiments.cell_run import run_cell
+from eigentrack.experiments.chomsky import ARITHMETIC
+from eigentrack.experiments.turning_heads import head_errors, turning_error
+from eigentrack.models import load_model
+from eigentrack.tasks.modular_arithmetic import ModularArithmetic
+from tests.experiments.toy import toy_result
+
+
+def test_networks_that_were_kept_are_studied(tmp_path: Path) -> None:
+    settings, said = EXPERIMENT.settings["smoke"], []
+    kept, lost = cells = EXPERIMENT.cells(settings, (0,))[:2]
+    results = [run_cell(kept, tmp_path / kept.name, "cpu"), run_cell(lost, tmp_path / "elsewhere", "cpu")]
+    first, second = study(results, cells, tmp_path, settings, said.append)  # type: ignore[arg-type]
+    assert sum(first.offsets) == offsets.SEQUENCES
+    assert (second.offsets, second.turning_error, second.scores) == ((), None, results[1].scores)  # type: ignore[union-attr]
+    assert said == [f"{lost.name}: the network was not kept, so nothing is said about its wrong answers"]
+    off_by, turning = EXPERIMENT.columns[-2:]
+    assert off_by.show([first, second]) == f"{', '.join(map(str, first.offsets[1:]))} at {first.offsets_at}; –"
+    assert first.offsets_at == first.trained_to  # an untrained network fails at once
+    model = load_model(tmp_path / kept.name / "model")
+    assert turning.show([first, second]) == f"{turning_error(model, ModularArithmetic(5)):.2f}, –"
+
+
+def turns(degrees: float, modulus: float = 1.0) -> torch.Tensor:
+    """The map of one term, shared out over two tokens: [1, 2, 1, 3, 3], with a third direction that stays."""
+    angle = math.radians(degrees) / 2
+    matrix = torch.eye(3, dtype=torch.float64)
+    cos, sin = math.cos(angle), math.sin(angle)
+    matrix[:2, :2] = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64) * modulus**0.5
+    return matrix.expand(1, 2, 1, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "modulus", "error"),
+    [
+        (72, 1.0, 0.0),
+        (-144, 1.0, 0.0),
+        (36, 1.0, 0.0),  # a fifth of a turn three times, and a sign
+        (75, 1.0, 2 * math.sin(math.radians(1.5))),
+        (72, 0.95, 0.05),
+        (0, 1.0, 2 * math.sin(math.radians(18))),  # what stays, or flips, counts nothing
+        (180, 1.0, 2 * math.sin(math.radians(18))),
+    ],
+)
+def test_how_far_a_head_is_from_turning_by_fifths(degrees: float, modulus: float, error: float) -> None:
+    assert head_errors(turns(degrees, modulus), 5).tolist() == pytest.approx([error], abs=1e-9)
+
+
+def test_all_words_and_the_best_head_count() -> None:
+    words = torch.cat([turns(72), turns(80)])
+    assert head_errors(words, 5).item() == pytest.approx(2 * math.sin(math.radians(4)))
+    heads = torch.cat([words, turns(72).expand(2, -1, -1, -1, -1)], 2)
+    assert head_errors(heads, 5).tolist() == pytest.approx([2 * math.sin(math.radians(4)), 0.0], abs=1e-9)
+
+
+def made_up(score: float = 0.0, **studied: object) -> StudiedResult:
+    values = {field.name: getattr(toy_result(), field.name) for field in fields(CellResult)}
+    values |= {"panel": ARITHMETIC, "series": "1 factor", "scores": replace(values["scores"], scaled_accuracy=score)}
+    return StudiedResult(**values, **studied)  # type: ignore[arg-type]
+
+
+def test_neighbouring_offsets_are_told() -> None:
+    near, far = made_up(offsets=(900, 30, 5, 5, 60), offsets_at=90), made_up(offsets=(900, 25, 25, 20, 30), offsets_at=90)
+    assert "wrong ones in 1 of 2 networks" in " ".join(findings([near, far]))
+    assert "Where answers begin" not in " ".join(findings([made_up(offsets=(1020, 1, 1, 1, 1), offsets_at=90)]))
+
+
+def test_turning_heads_are_told() -> None:
+    runs = [made_up(score, turning_error=1 - score) for score in (0.9, 0.2, 0.5, 0.7, 0.3)]
+    assert "0.10 0.900, 0.30 0.700, 0.50 0.500, 0.70 0.300, 0.80 0.200; rank correlation -1.00" in " ".join(findings(runs))
+    assert "rank correlation" not in " ".join(findings(runs[:3]))
+    assert rank_correlation([(1, 5), (2, 9), (3, 7)]) == pytest.approx(0.5)
