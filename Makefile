@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 INSTALL := $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test test-slow lint docs bench setup clean
+.PHONY: demo test test-slow test-gpu lint docs bench setup clean
 
 demo: $(VENV)/core.stamp  ## train the [0,1] and [-1,1] twins on parity, print the table, write the plot
 	$(BIN)/eigentrack demo
@@ -16,6 +16,9 @@ test: $(VENV)/dev.stamp  ## all tests but the slow ones
 
 test-slow: $(VENV)/slow.stamp  ## what takes minutes: the demo on five seeds, every preset at smoke, thousands of languages, Ray, lm-eval
 	$(BIN)/python -m pytest -m slow --numprocesses 2
+
+test-gpu: $(VENV)/dev.stamp  ## the kernels, the layers and the captured steps on a GPU, over all cores
+	$(BIN)/python tests/on_gpu.py
 
 lint: docs  ## format, lint, types, the direction of imports, and the documentation
 	$(BIN)/ruff format --check .

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_table import captured, ceilings, median_ms
+from gpu_table import captured, ceilings, median_ms, parse_arguments
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -150,9 +150,7 @@ def measure(step: Step, states: list[Tensor]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="decoding steps against the peers, on a GPU")
     parser.add_argument("--out", type=Path, default=Path("results/gpu_decode.json"))
-    arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        parser.error("no GPU: this benchmark needs one")
+    arguments = parse_arguments(parser)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     bandwidth, rows = ceilings()["bytes_per_s"], []
     for row in ROWS:

@@ -11,11 +11,14 @@ import argparse
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
+from triton.runtime import driver
+from triton.testing import do_bench
 
 from eigentrack.experiments.provenance import provenance
 from eigentrack.models.storage import write_json
@@ -50,10 +53,18 @@ AnyGroupedShape = TypeVar("AnyGroupedShape", bound=GroupedShape)
 
 
 def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    parser.add_argument("--tuning-ms", type=int, default=125, help="that a peer's tuner gives each of its configurations")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         parser.error("no GPU: this benchmark needs one")
+    limit_tuning(arguments.tuning_ms)
     return arguments
+
+
+def limit_tuning(milliseconds: int) -> None:
+    """Of Triton's tuners, which the peers use and our own kernels do not: a fifth of it warms up."""
+    warmup = milliseconds // 5
+    driver.active.get_benchmarker = lambda: partial(do_bench, warmup=warmup, rep=milliseconds - warmup)
 
 
 def shapes_of(parser: argparse.ArgumentParser, groups: str, shapes: Sequence[AnyGroupedShape]) -> list[AnyGroupedShape]:

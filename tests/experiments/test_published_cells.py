@@ -1,0 +1,43 @@
+"""results/cells.tgz: the cells behind the pages in results/, as today's presets name them, with the numbers on the pages."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from eigentrack.experiments.cell import CellResult, stored_result
+from eigentrack.experiments.cell_archive import unpack_cells
+from eigentrack.experiments.reproduce import named_experiment, plan_of
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+PUBLISHED = (
+    *("arithmetic", "figure1", "figure3", "deltaproduct", "depth"),
+    *("family", "hybrids", "ladder", "signed_gates", "tradeoff"),
+)
+OUTDATED = "full matrix"  # of the layer as it was; not in the archive, so that it is trained again
+FIELDS = [field.name for field in dataclasses.fields(CellResult)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    unpacked = tmp_path_factory.mktemp("cells")
+    assert unpack_cells(RESULTS / "cells.tgz", unpacked) > 600
+    return unpacked
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_page_shows_its_cells(name: str, folder: Path) -> None:
+    page, experiment = json.loads((RESULTS / f"{name}.json").read_text()), named_experiment(name)
+    cells = plan_of(experiment, experiment.settings[page["budget"]], (0, 1, 2)).cells
+    by_run = {(cell.panel, cell.series, cell.rate, cell.seed): cell for cell in cells}
+    shown = [result for result in page["results"] if OUTDATED not in result["series"]]
+    assert shown
+    for result in shown:
+        cell = by_run[result["panel"], result["series"], result["rate"], result["seed"]]
+        stored = stored_result(cell, folder / cell.name)
+        assert stored is not None, cell.name
+        as_json = json.loads(json.dumps(stored.to_json()))
+        assert as_json == {field: result[field] for field in FIELDS}, cell.name

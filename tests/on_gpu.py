@@ -1,0 +1,118 @@
+"""All tests that want a GPU, in chunks over processes: a kernel that ends its process takes no more than a chunk with it.
+
+    python tests/on_gpu.py [--jobs 12] [--minutes 30] [--out tests.json] [FILE ...]
+
+By file: how many passed, failed, were skipped, crashed (their process ended without a report) or were not reached in time.
+pytest alone is needed. Most of the time goes into compiling kernels, which all processes find in Triton's cache afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as xml
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = [
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/recurrence").glob("test_triton_*.py")),
+    "tests/layers/test_conformance.py",
+    "tests/compiler/test_networks_on_triton.py",
+    "tests/kernels/test_direct_launch.py",
+    "tests/training/test_captured_step.py",
+    "tests/lm/test_captured_step.py",
+    "tests/lm/test_triton_cross_entropy.py",
+    "tests/lm/test_sharing_on_gpu.py",
+    "tests/lm/test_convert_fla_on_gpu.py",
+]
+CHUNK = 8  # tests
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+ENVIRONMENT = {"EIGENTRACK_TEST_DEVICE": "cuda", "OMP_NUM_THREADS": "1"}
+
+
+def collected(files: list[str]) -> dict[str, list[str]]:
+    """By file, the tests in it."""
+    found = subprocess.run(
+        [*PYTEST, "--collect-only", *files], cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True
+    )
+    names = [line for line in found.stdout.splitlines() if "::" in line]
+    if not names:
+        raise SystemExit(f"no tests found in {', '.join(files)}: {found.stdout[-500:]}")
+    tests: dict[str, list[str]] = {}
+    for name in names:
+        tests.setdefault(name.split("::")[0], []).append(name)
+    return tests
+
+
+def chunks(tests: dict[str, list[str]]) -> list[list[str]]:
+    """Neighbours, which are slow together, into different ones."""
+    pieces = {file: -(-len(names) // CHUNK) for file, names in tests.items()}
+    return [tests[file][piece::count] for file, count in pieces.items() for piece in range(count)]
+
+
+def run_chunk(names: list[str], deadline: float) -> dict[str, tuple[str, str]]:
+    """By test, its outcome and what it said."""
+    left = deadline - time.time()
+    if left <= 0:
+        return dict.fromkeys(names, ("not reached", ""))
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [*PYTEST, f"--junitxml={report}", "--tb=short", *names]
+        try:
+            ended = subprocess.run(
+                command, cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=left
+            )
+        except subprocess.TimeoutExpired:
+            return dict.fromkeys(names, ("not reached", ""))
+        if not report.exists():
+            return dict.fromkeys(names, ("crashed", ended.stdout[-1500:] + ended.stderr[-500:]))
+        cases = list(xml.parse(report).getroot().iter("testcase"))
+    if len(cases) != len(names):
+        return dict.fromkeys(names, ("crashed", ended.stdout[-1500:]))
+    return {name: outcome(case) for name, case in zip(names, cases, strict=True)}
+
+
+def outcome(case: xml.Element) -> tuple[str, str]:
+    for kind, word in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
+        if (found := case.find(kind)) is not None:
+            return word, (found.get("message") or "")[:400]
+    return "passed", ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="all tests that want a GPU, over many processes")
+    parser.add_argument("files", nargs="*", default=FILES, help="all by default")
+    parser.add_argument("--jobs", type=int, default=max(1, len(os.sched_getaffinity(0)) - 1))
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--out", type=Path, help="a JSON file of all outcomes")
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error("no GPU: `make test` runs what needs none")
+    deadline = time.time() + 60 * arguments.minutes
+    tests = collected(arguments.files)
+    outcomes: dict[str, tuple[str, str]] = {}
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for found in pool.map(lambda names: run_chunk(names, deadline), chunks(tests)):
+            outcomes |= found
+    for file, names in tests.items():
+        counts = Counter(outcomes[name][0] for name in names)
+        print(f"{file:60s} " + ", ".join(f"{count} {word}" for word, count in counts.most_common()))
+    bad = {name: said for name, (word, said) in outcomes.items() if word in ("failed", "crashed")}
+    for name, said in bad.items():
+        print(f"{outcomes[name][0]}: {name}: {said}")
+    if arguments.out is not None:
+        arguments.out.write_text(json.dumps(outcomes, indent=1))
+    raise SystemExit(1 if any(word != "passed" and word != "skipped" for word, _ in outcomes.values()) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""What the runner of GPU tests makes of tests that pass, fail, are skipped, or take their process with them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import on_gpu
+
+TESTS = """
+import os, pytest
+def test_good(): pass
+@pytest.mark.parametrize("x", [1, 2])
+def test_half(x): assert x == 1
+def test_missing(): pytest.skip("no such card")
+"""
+
+
+def test_outcomes_are_told_apart(tmp_path: Path) -> None:
+    file = tmp_path / "test_some.py"
+    file.write_text(TESTS)
+    names = [f"{file}::{name}" for name in ("test_good", "test_half[1]", "test_half[2]", "test_missing")]
+    found = on_gpu.run_chunk(names, time.time() + 60)
+    assert [found[name][0] for name in names] == ["passed", "passed", "failed", "skipped"]
+    assert "no such card" in found[names[3]][1]
+    assert on_gpu.run_chunk(names, time.time() - 1) == dict.fromkeys(names, ("not reached", ""))
+
+
+def test_a_process_that_ends_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "test_deadly.py"
+    file.write_text("import os\ndef test_one(): pass\ndef test_two(): os._exit(3)\n")
+    names = [f"{file}::{name}" for name in ("test_one", "test_two")]
+    assert {word for word, _ in on_gpu.run_chunk(names, time.time() + 60).values()} == {"crashed"}
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 30])
+def test_chunks_are_all_tests(count: int) -> None:
+    tests = {"a": [f"a::{i}" for i in range(count)], "b": ["b::0"]}
+    pieces = on_gpu.chunks(tests)
+    assert sorted(name for piece in pieces for name in piece) == sorted(tests["a"] + tests["b"])
+    assert max(map(len, pieces)) <= on_gpu.CHUNK
+
+
+def test_the_files_are_there() -> None:
+    assert len(on_gpu.FILES) > 10
+    assert all((on_gpu.ROOT / file).exists() for file in on_gpu.FILES)
