@@ -12,18 +12,20 @@ fewer parameters than the largest gets a wider MLP.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from eigentrack.experiments import chomsky
-from eigentrack.experiments.cell import Cell
+from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.length_test import LengthTest
 from eigentrack.models import ModelConfig, SequenceModel
 
 LAYERS, HEAD_SIZE = 2, 16
+NARROW, WIDE = "[0, 1]", "[-1, 1]"
 PANELS = (
     Panel("parity", "parity", {"last_weight": 0.5}),
     Panel("S3", "group", {"name": "S3"}),
@@ -84,6 +86,42 @@ def _parameters(model: dict[str, Any]) -> int:
     return sum(parameter.numel() for parameter in built.parameters())
 
 
+SOLVED = 0.5  # scaled accuracy from which a task counts as learned, median over the seeds
+
+
+def findings(results: Sequence[CellResult]) -> list[str]:
+    """What a task asks for: the wide range, more than a diagonal matrix, both, or what nobody had."""
+    lines = []
+    for panel in dict.fromkeys(result.panel for result in results):
+        scores: dict[str, list[float]] = {}
+        for run in results:
+            if run.panel == panel:
+                scores.setdefault(run.series, []).append(run.scores.scaled_accuracy)
+        medians = {series: statistics.median(values) for series, values in scores.items()}
+        if set(medians) == {f"{name} {width}" for name in STRUCTURES for width in (NARROW, WIDE)}:
+            lines.append(f"{panel}: {_verdict(medians)}.")
+    return lines
+
+
+def _verdict(medians: dict[str, float]) -> str:
+    gains = ", ".join(f"{name} {medians[f'{name} {WIDE}'] - medians[f'{name} {NARROW}']:+.2f}" for name in STRUCTURES)
+    best = {width: max(STRUCTURES, key=lambda name: medians[f"{name} {width}"]) for width in (NARROW, WIDE)}
+    narrow, wide = (medians[f"{best[width]} {width}"] for width in (NARROW, WIDE))
+    diagonal = medians[f"diagonal {WIDE}"]
+    if max(narrow, wide) < SOLVED:
+        needed = "nobody learns it"
+    elif narrow >= SOLVED:
+        needed = "the wide range is not needed"
+    elif diagonal >= SOLVED:
+        needed = "it is the range: wide, even a diagonal matrix learns it"
+    else:
+        needed = "it takes the range and the structure"
+    return (
+        f"{needed}; best in {NARROW} {best[NARROW]} {narrow:.2f}, in {WIDE} {best[WIDE]} {wide:.2f}, the diagonal there "
+        f"{diagonal:.2f}; what the wide range adds: {gains}"
+    )
+
+
 EXPERIMENT = Experiment(
     name="ablation",
     title="Range or structure? Five transition structures in two ranges, at equal parameters and state size",
@@ -92,4 +130,5 @@ EXPERIMENT = Experiment(
     cells=_cells,
     score=chomsky.SCORE,
     plot=plot_scaled_accuracy,
+    findings=findings,
 )

@@ -5,12 +5,15 @@ Beside the paper's models one whose gates turn, which counts modulo anything wit
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 
-from eigentrack.experiments.cell import Cell
+from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.curve_plot import plot_sequence_accuracy
 from eigentrack.experiments.experiment import DEAD_BY, HORIZON, Experiment, Series, Settings, grid
 from eigentrack.experiments.open_questions import DISK, layer
+from eigentrack.experiments.paper_agreement import FITTED, budget_lines
 from eigentrack.experiments.word_problems import DIFFERENCES, SCORE, SETTINGS, group_panel, linear_series
 
 ONE, TWO = "Z60, 1 token an element", "Z60, 2 tokens an element"
@@ -33,6 +36,29 @@ PAPER_VALUES = {
     }.items()
 }
 
+
+def findings(results: Sequence[CellResult]) -> list[str]:
+    """Who gets furthest, whether the wide range helps, and whether the second token does."""
+    reach: dict[tuple[str, str], float] = {}
+    for key in dict.fromkeys(result.key for result in results):
+        reach[key] = statistics.median(run.scores.right_to for run in results if run.key == key)
+    lines = []
+    for panel in dict.fromkeys(panel for panel, _ in reach):
+        ours = {series: length for (where, series), length in reach.items() if where == panel}
+        best = max(ours, key=lambda series: ours[series])
+        twins = [(name, name.replace("[-1, 1]", "[0, 1]")) for name in ours if "[-1, 1]" in name]
+        gains = [f"{wide} {ours[wide]:.0f} ({ours[narrow]:.0f})" for wide, narrow in twins if narrow in ours]
+        fitted = max(run.validation_accuracy for run in results if run.panel == panel)
+        lines.append(
+            f"{panel}: furthest is {best}, right to {ours[best]:.0f}; in the wide range (in the narrow one) {', '.join(gains)};"
+            f" best validation accuracy {fitted:.3f}{', so nobody fits the training length' if fitted < FITTED else ''}."
+        )
+    helped = [series for panel, series in reach if panel == TWO and reach[TWO, series] > reach.get((ONE, series), math.inf)]
+    if any(panel == TWO for panel, _ in reach):
+        lines.append(f"A second token takes further, in tokens: {', '.join(helped) or 'nobody'}.")
+    return lines + budget_lines(results, SETTINGS["paper"].training.steps)
+
+
 EXPERIMENT = Experiment(
     name="figure6",
     title="Word problem of the cyclic group Z60: sequence accuracy by length",
@@ -44,5 +70,6 @@ EXPERIMENT = Experiment(
     columns=(DEAD_BY, HORIZON),
     paper={"paper": PAPER_VALUES},
     paper_budget=SETTINGS["paper"],
+    findings=findings,
     differences=(*DIFFERENCES, "GLA in the disk is ours; the paper has no layer whose gates turn."),
 )

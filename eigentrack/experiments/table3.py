@@ -5,9 +5,22 @@ The learning rate is chosen by the median over the seeds, as in the paper, but o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eigentrack.experiments import chomsky
+from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import Experiment
+from eigentrack.experiments.paper_agreement import budget_lines, number_lines
+
+
+def findings(results: Sequence[CellResult]) -> list[str]:
+    """Column by column, beside the paper's last version."""
+    paper = chomsky.PAPER_VALUES["paper, ICLR: best [median]"]
+    by_panel = {panel: [run for run in results if run.panel == panel] for panel in dict.fromkeys(run.panel for run in results)}
+    lines = [line for panel, runs in by_panel.items() for line in number_lines(runs, paper, f"the paper on {panel}")]
+    return lines + budget_lines(results, chomsky.PAPER.training.steps)
+
 
 EXPERIMENT = Experiment(
     name="table3",
@@ -19,5 +32,6 @@ EXPERIMENT = Experiment(
     plot=plot_scaled_accuracy,
     paper=chomsky.PAPER_VALUES,
     paper_budget=chomsky.PAPER,
+    findings=findings,
     differences=chomsky.DIFFERENCES,
 )

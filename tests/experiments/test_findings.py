@@ -8,7 +8,21 @@ from dataclasses import replace
 import pytest
 
 from eigentrack.automata import DFA, minimal
-from eigentrack.experiments import chomsky, deltaproduct, depth, figure1, figure3, hybrids, ladder, signed_gates, tradeoff
+from eigentrack.experiments import (
+    ablation,
+    chomsky,
+    deltaproduct,
+    depth,
+    figure1,
+    figure3,
+    figure6,
+    hybrids,
+    ladder,
+    signed_gates,
+    stability,
+    table3,
+    tradeoff,
+)
 from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.paper_agreement import Reach, budget_lines, number_lines, reach_lines
 from eigentrack.experiments.reproduce import named_experiment
@@ -22,7 +36,11 @@ def result(panel: str, series: str, seed: int = 0, *, score: float = 0.5, valida
 
 
 @pytest.mark.parametrize(
-    "name", ["hybrids", "tradeoff", "depth", "signed_gates", "figure1", "figure3", "deltaproduct", "arithmetic", "ladder"]
+    "name",
+    [
+        *("hybrids", "tradeoff", "depth", "signed_gates", "figure1", "figure3", "figure6", "table3"),
+        *("deltaproduct", "arithmetic", "ladder", "ablation", "stability"),
+    ],
 )
 def test_the_pages_have_findings(name: str) -> None:
     assert named_experiment(name).findings is not None
@@ -181,3 +199,63 @@ def test_the_ladder_counts_what_it_lists() -> None:
     assert cannot.startswith("No field that theory says cannot is learned; 1 are fitted")
     assert unknown == "Of the 2 fields that theory leaves open 1 are learned."
     assert "1 fields are right to 6 times" in ladder.findings([result("parity", "Mamba [0, 1]", horizon=90)])[1]
+
+
+def ablated(narrow: float, diagonal: float, wide: float) -> list[CellResult]:
+    """The best score in [0, 1], that of the diagonal matrix in [-1, 1] and the best there."""
+    scores = {"diagonal [0, 1]": narrow, "diagonal [-1, 1]": diagonal, "4 GH [-1, 1]": wide}
+    names = [f"{name} {width}" for name in ablation.STRUCTURES for width in ("[0, 1]", "[-1, 1]")]
+    return [result("S3", name, score=scores.get(name, 0.0)) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ((0.0, 0.1, 0.9), "S3: it takes the range and the structure; best in [0, 1] diagonal 0.00, in [-1, 1] 4 GH 0.90, the"),
+        ((0.0, 0.8, 0.9), "S3: it is the range"),
+        ((0.7, 0.8, 0.9), "S3: the wide range is not needed"),
+        ((0.1, 0.2, 0.3), "S3: nobody learns it"),
+    ],
+)
+def test_range_or_structure(scores: tuple[float, float, float], said: str) -> None:
+    (line,) = ablation.findings(ablated(*scores))
+    assert line.startswith(said)
+    assert f"diagonal {scores[1] - scores[0]:+.2f}, one GH +0.00" in line
+    assert ablation.findings(ablated(*scores)[:-1]) == []  # a structure is missing
+
+
+def test_unstable_runs_are_counted_by_range() -> None:
+    toy = toy_result()
+    calm = replace(toy, record=replace(toy.record, highest_gradient=1.0, median_gradient=1.0))
+    runs = [
+        replace(calm, panel=f"Mamba {width}", series="d = 64", rate=rate, diverged_at=7 if rate > limit else None)
+        for width, limit in (("[0, 1]", 1e-2), ("[-1, 1]", 1e-3))
+        for rate in (1e-3, 1e-2, 1e-1)
+    ]
+    assert stability.findings(runs) == [
+        "Mamba: [0, 1] 1 of 3 runs unstable, calm up to d = 64 0.01; [-1, 1] 2 of 3 runs unstable, calm up to d = 64 0.001."
+    ]
+    exploded = replace(runs[0], record=replace(calm.record, highest_gradient=101.0))
+    assert "calm up to d = 64 none" in stability.findings([exploded, *runs[1:]])[0]
+
+
+def test_z60_by_range_and_by_tokens() -> None:
+    def run(panel: str, series: str, right_to: int) -> CellResult:
+        return result(panel, series, validation=0.95, right_to=right_to)
+
+    wide, narrow = "Mamba [-1, 1], 5 blocks", "Mamba [0, 1], 5 blocks"
+    found = [run(figure6.ONE, wide, 20), run(figure6.ONE, narrow, 9), run(figure6.TWO, wide, 30), run(figure6.TWO, narrow, 9)]
+    first, _, tokens, _ = figure6.findings(found)
+    assert first.startswith(
+        f"{figure6.ONE}: furthest is {wide}, right to 20; in the wide range (in the narrow one) {wide} 20 (9);"
+    )
+    assert tokens == f"A second token takes further, in tokens: {wide}."
+    unfitted = [replace(each, validation_accuracy=0.5) for each in found]
+    assert "nobody fits the training length" in figure6.findings(unfitted)[0]
+
+
+def test_table3_column_by_column() -> None:
+    found = [result(panel, "Mamba [0, 1]", score=0.5) for panel in (chomsky.PARITY, chomsky.ARITHMETIC)]
+    parity, arithmetic, _ = table3.findings(found)
+    assert parity.startswith("Above the paper on parity, best [median]: Mamba [0, 1] 0.500 [0.500], paper .000")
+    assert arithmetic.startswith("Above the paper on modular arithmetic, no brackets")
