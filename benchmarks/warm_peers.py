@@ -19,7 +19,9 @@ from typing import Any
 
 import gpu_table
 import torch
+from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.errors import OutOfResources, PTXASError
 
 FOLDER = Path(__file__).parent
 NEVER = [float("inf")] * 3
@@ -30,12 +32,12 @@ def compile_share(share: int, shares: int) -> None:
     """From now on a tuner compiles every `shares`-th configuration, from `share` on, and takes the first of them."""
 
     def compile_only(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
-        place = next(i for i, other in enumerate(self.configs) if other is config)
+        place = next((i for i, other in enumerate(self.configs) if other is config), 0)  # pruning may make new ones
         if place % shares != share % len(self.configs):
             return NEVER
         try:
             self.fn.run(*args, **{**meta, **config.all_kwargs(), "warmup": True})
-        except Exception:  # as the tuner itself: what does not compile is not chosen
+        except (OutOfResources, CompileTimeAssertionFailure, PTXASError):  # as the tuner itself: such are not chosen
             return NEVER
         return [float(place)] * 3
 
@@ -47,9 +49,13 @@ def compile_share(share: int, shares: int) -> None:
 
 
 def run_once(make: Callable[[Any], gpu_table.Contender], x: Any) -> dict[str, float]:
-    contender = make(x)
-    torch.autograd.grad(contender.run(), contender.leaves, contender.dy)
-    torch.cuda.synchronize()
+    """A peer that refuses or fails is named: the table, which goes nowhere, would keep it to itself."""
+    try:
+        contender = make(x)
+        torch.autograd.grad(contender.run(), contender.leaves, contender.dy)
+        torch.cuda.synchronize()
+    except Exception as error:
+        print(f"{make.__name__}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
     return {"peak_mib": 0.0}
 
 
@@ -85,7 +91,8 @@ def main() -> None:
         subprocess.Popen([*command, "--share", str(share), arguments.script, *arguments.options], stdout=subprocess.DEVNULL)
         for share in range(arguments.jobs)
     ]
-    raise SystemExit(max(process.wait() for process in started))
+    codes = {process.wait() for process in started}
+    raise SystemExit(codes != {0})
 
 
 if __name__ == "__main__":

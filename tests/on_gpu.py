@@ -1,9 +1,10 @@
-"""All tests that want a GPU, in chunks over processes: a kernel that ends its process takes no more than a chunk with it.
+"""The tests that want a GPU, in chunks over processes: a kernel that ends its process takes no more than a chunk with it.
 
     python tests/on_gpu.py [--jobs 12] [--minutes 30] [--out tests.json] [FILE ...]
 
 By file: how many passed, failed, were skipped, crashed (their process ended without a report) or were not reached in time.
-pytest alone is needed. Most of the time goes into compiling kernels, which all processes find in Triton's cache afterwards.
+pytest and hypothesis are needed, no plug-in. Most of the time goes into compiling kernels, which all processes find in
+Triton's cache afterwards.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ FILES = [
     "tests/layers/test_conformance.py",
     "tests/compiler/test_networks_on_triton.py",
     "tests/kernels/test_direct_launch.py",
+    "tests/recurrence/test_backends_agree.py",
+    "tests/recurrence/test_hard_cases.py",
+    "tests/tasks/test_registry.py",
     "tests/training/test_captured_step.py",
     "tests/lm/test_captured_step.py",
     "tests/lm/test_triton_cross_entropy.py",
@@ -44,12 +48,11 @@ def collected(files: list[str]) -> dict[str, list[str]]:
     found = subprocess.run(
         [*PYTEST, "--collect-only", *files], cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True
     )
-    names = [line for line in found.stdout.splitlines() if "::" in line]
-    if not names:
-        raise SystemExit(f"no tests found in {', '.join(files)}: {found.stdout[-500:]}")
     tests: dict[str, list[str]] = {}
-    for name in names:
+    for name in (line for line in found.stdout.splitlines() if "::" in line):
         tests.setdefault(name.split("::")[0], []).append(name)
+    if found.returncode:
+        raise SystemExit(f"cannot collect {', '.join(files)}: {found.stdout[-1500:]}")
     return tests
 
 
@@ -75,10 +78,18 @@ def run_chunk(names: list[str], deadline: float) -> dict[str, tuple[str, str]]:
             return dict.fromkeys(names, ("not reached", ""))
         if not report.exists():
             return dict.fromkeys(names, ("crashed", ended.stdout[-1500:] + ended.stderr[-500:]))
-        cases = list(xml.parse(report).getroot().iter("testcase"))
-    if len(cases) != len(names):
-        return dict.fromkeys(names, ("crashed", ended.stdout[-1500:]))
-    return {name: outcome(case) for name, case in zip(names, cases, strict=True)}
+        cases = {case_name(case): case for case in xml.parse(report).getroot().iter("testcase")}
+    return {name: outcome(cases[named(name)]) if named(name) in cases else ("crashed", ended.stdout[-1500:]) for name in names}
+
+
+def named(test: str) -> tuple[str, str]:
+    """As the report has it: the module, and the function with its parameters."""
+    file, _, function = test.partition("::")
+    return Path(file).stem, function
+
+
+def case_name(case: xml.Element) -> tuple[str, str]:
+    return case.get("classname", "").rpartition(".")[2], case.get("name", "")
 
 
 def outcome(case: xml.Element) -> tuple[str, str]:
@@ -89,7 +100,7 @@ def outcome(case: xml.Element) -> tuple[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="all tests that want a GPU, over many processes")
+    parser = argparse.ArgumentParser(description="the tests that want a GPU, over many processes")
     parser.add_argument("files", nargs="*", default=FILES, help="all by default")
     parser.add_argument("--jobs", type=int, default=max(1, len(os.sched_getaffinity(0)) - 1))
     parser.add_argument("--minutes", type=float, default=30.0)

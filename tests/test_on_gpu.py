@@ -28,6 +28,26 @@ def test_outcomes_are_told_apart(tmp_path: Path) -> None:
     assert on_gpu.run_chunk(names, time.time() - 1) == dict.fromkeys(names, ("not reached", ""))
 
 
+def test_outcomes_go_by_name_not_by_place(tmp_path: Path) -> None:
+    """pytest puts together what shares a fixture of the module."""
+    file = tmp_path / "test_order.py"
+    file.write_text(
+        "import pytest\n@pytest.fixture(scope='module', params=[1, 2])\ndef x(request): return request.param\n"
+        "def test_a(x): assert x == 1\ndef test_b(x): pass\n"
+    )
+    names = [f"{file}::{name}" for name in ("test_a[1]", "test_a[2]", "test_b[1]", "test_b[2]")]
+    found = on_gpu.run_chunk(names, time.time() + 60)
+    assert [found[name][0] for name in names] == ["passed", "failed", "passed", "passed"]
+
+
+def test_a_file_that_cannot_be_read_ends_it(tmp_path: Path) -> None:
+    good, bad = tmp_path / "test_good.py", tmp_path / "test_bad.py"
+    good.write_text("def test_one(): pass\n")
+    bad.write_text("import no_such_module\n")
+    with pytest.raises(SystemExit, match="no_such_module"):
+        on_gpu.collected([str(good), str(bad)])
+
+
 def test_a_process_that_ends_is_told(tmp_path: Path) -> None:
     file = tmp_path / "test_deadly.py"
     file.write_text("import os\ndef test_one(): pass\ndef test_two(): os._exit(3)\n")

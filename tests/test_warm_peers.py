@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("triton")
 from triton.runtime.autotuner import Autotuner, Config
+from triton.runtime.errors import PTXASError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,7 +39,9 @@ class Kernel:
 
     def run(self, *args: Any, **options: Any) -> None:
         if options["BLOCK"] == 13:
-            raise RuntimeError("does not compile")
+            raise PTXASError("does not compile")
+        if options["BLOCK"] == 666:
+            raise TypeError("a mistake of ours")
         self.asked.append(options)
 
 
@@ -59,3 +62,10 @@ def test_what_does_not_compile_is_never_chosen(warm_peers: ModuleType) -> None:
     kernel = Kernel([Config({"BLOCK": 13}), Config({"BLOCK": 4})])
     first, second = (Autotuner._bench(kernel, config=config, warmup=False)[0] for config in kernel.configs)  # type: ignore[arg-type]
     assert (first, second) == (math.inf, 1.0)
+
+
+def test_our_own_mistakes_are_not_taken_for_configurations(warm_peers: ModuleType) -> None:
+    warm_peers.compile_share(0, 1)
+    kernel = Kernel([Config({"BLOCK": 666})])
+    with pytest.raises(TypeError, match="a mistake of ours"):
+        Autotuner._bench(kernel, config=kernel.configs[0], warmup=False)  # type: ignore[arg-type]

@@ -111,7 +111,8 @@ def _verdict(medians: dict[str, float]) -> str:
     if max(narrow, wide) < SOLVED:
         needed = "nobody learns it"
     elif narrow >= SOLVED:
-        needed = "the wide range is not needed"
+        simple = medians[f"diagonal {NARROW}"] >= SOLVED
+        needed = "neither is needed" if simple else "it is the structure: the wide range is not needed"
     elif diagonal >= SOLVED:
         needed = "it is the range: wide, even a diagonal matrix learns it"
     else:

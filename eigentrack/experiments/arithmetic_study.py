@@ -35,7 +35,7 @@ def study(
         values = {field.name: getattr(result, field.name) for field in dataclasses.fields(CellResult)}
         network = folder / cell.name / MODEL
         if not network.exists():
-            say(f"{cell.name}: the network was not kept, so nothing is said about its wrong answers")
+            say(f"{cell.name}: the network was not kept, so nothing is said about its wrong answers and its heads")
             found.append(StudiedResult(**values))
             continue
         assert isinstance(cell.run, RunConfig)

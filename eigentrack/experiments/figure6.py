@@ -5,7 +5,6 @@ Beside the paper's models one whose gates turn, which counts modulo anything wit
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 
@@ -38,7 +37,7 @@ PAPER_VALUES = {
 
 
 def findings(results: Sequence[CellResult]) -> list[str]:
-    """Who gets furthest, whether the wide range helps, and whether the second token does."""
+    """Who gets furthest in tokens, whether the wide range helps, and whether the second token does, in elements."""
     reach: dict[tuple[str, str], float] = {}
     for key in dict.fromkeys(result.key for result in results):
         reach[key] = statistics.median(run.scores.right_to for run in results if run.key == key)
@@ -49,13 +48,15 @@ def findings(results: Sequence[CellResult]) -> list[str]:
         twins = [(name, name.replace("[-1, 1]", "[0, 1]")) for name in ours if "[-1, 1]" in name]
         gains = [f"{wide} {ours[wide]:.0f} ({ours[narrow]:.0f})" for wide, narrow in twins if narrow in ours]
         fitted = max(run.validation_accuracy for run in results if run.panel == panel)
+        compared = f"; in the wide range (in the narrow one) {', '.join(gains)}" if gains else ""
         lines.append(
-            f"{panel}: furthest is {best}, right to {ours[best]:.0f}; in the wide range (in the narrow one) {', '.join(gains)};"
+            f"{panel}: furthest is {best}, right to {ours[best]:.0f}{compared};"
             f" best validation accuracy {fitted:.3f}{', so nobody fits the training length' if fitted < FITTED else ''}."
         )
-    helped = [series for panel, series in reach if panel == TWO and reach[TWO, series] > reach.get((ONE, series), math.inf)]
-    if any(panel == TWO for panel, _ in reach):
-        lines.append(f"A second token takes further, in tokens: {', '.join(helped) or 'nobody'}.")
+    both = [series for panel, series in reach if panel == TWO and (ONE, series) in reach]
+    if both:
+        helped = [series for series in both if reach[TWO, series] / 2 > reach[ONE, series]]
+        lines.append(f"Over more elements with a second token for each: {', '.join(helped) or 'nobody'}.")
     return lines + budget_lines(results, SETTINGS["paper"].training.steps)
 
 

@@ -122,23 +122,25 @@ def _shares(bins: list[float]) -> str:
 
 def findings(results: Sequence[CellResult]) -> list[str]:
     """Layer by layer: how many runs were unstable in each range, and the highest rate at which none was, by size."""
-    lines = []
+    lines, rates = [], sorted({result.rate for result in results})
     for layer in dict.fromkeys(result.panel.split(" ")[0] for result in results):
         said = []
         for panel in dict.fromkeys(run.panel for run in results if run.panel.startswith(f"{layer} ")):
             runs = [run for run in results if run.panel == panel]
             unstable = [run for run in runs if run.diverged_at is not None or explodes(run)]
-            calm = ", ".join(f"{series} {_calm_rate(runs, series)}" for series in dict.fromkeys(run.series for run in runs))
+            sizes = dict.fromkeys(run.series for run in runs)
+            calm = ", ".join(f"{series} {_calm_rate(runs, series, rates)}" for series in sizes)
             said.append(f"{panel.removeprefix(layer + ' ')} {len(unstable)} of {len(runs)} runs unstable, calm up to {calm}")
         lines.append(f"{layer}: {'; '.join(said)}.")
     return lines
 
 
-def _calm_rate(runs: Sequence[CellResult], series: str) -> str:
-    """The highest rate at and below which no run of the series diverged or exploded."""
+def _calm_rate(runs: Sequence[CellResult], series: str, rates: Sequence[float]) -> str:
+    """The highest rate at and below which the series has run, and no run diverged or exploded."""
     calm = "none"
-    for rate in sorted({run.rate for run in runs}):
-        if any(run.diverged_at is not None or explodes(run) for run in runs if (run.series, run.rate) == (series, rate)):
+    for rate in rates:
+        own = [run for run in runs if (run.series, run.rate) == (series, rate)]
+        if not own or any(run.diverged_at is not None or explodes(run) for run in own):
             break
         calm = f"{rate:g}"
     return calm

@@ -154,8 +154,8 @@ def away_from_zero(b_beta):
 
 @triton.jit
 def met_keys(k, b_k, o_row, m_row, C: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, OPERAND: tl.constexpr):
-    """k_i·k_j. Where keys are nearly equal, A amplifies every rounding of it: float32 keys meet in float32, since the tensor
-    cores keep 22 bits."""
+    """k_i·k_j of (3). Where keys are nearly equal, A amplifies every rounding of it: float32 keys meet in float32
+    multiply-adds, as sums in the tensor cores lose bits, however many terms a product is split into."""
     if tl.float32 == OPERAND:
         b_met = tl.zeros([C, C], dtype=tl.float32)
         for start in range(0, BK, MEETING_COLUMNS):

@@ -111,7 +111,7 @@ class Plan:
             "BK": self.key_block,
             "GATED": self.gated,
             "OPERAND": tl.bfloat16 if self.half else tl.float32,
-            # of float32 products but those of keys: the triangular system always, all others if q, k or v is float32
+            # of float32 products but k·k of (3): the triangular system always, all others if q, k or v is float32
             "PRECISION": "tf32x3",
         }
 

@@ -28,7 +28,7 @@ def test_networks_that_were_kept_are_studied(tmp_path: Path) -> None:
     first, second = study(results, cells, tmp_path, settings, said.append)  # type: ignore[arg-type]
     assert sum(first.offsets) == offsets.SEQUENCES
     assert (second.offsets, second.turning_error, second.scores) == ((), None, results[1].scores)  # type: ignore[union-attr]
-    assert said == [f"{lost.name}: the network was not kept, so nothing is said about its wrong answers"]
+    assert said == [f"{lost.name}: the network was not kept, so nothing is said about its wrong answers and its heads"]
     off_by, turning = EXPERIMENT.columns[-2:]
     assert off_by.show([first, second]) == f"{', '.join(map(str, first.offsets[1:]))} at {first.offsets_at}; –"
     assert first.offsets_at == first.trained_to  # an untrained network fails at once
@@ -36,35 +36,51 @@ def test_networks_that_were_kept_are_studied(tmp_path: Path) -> None:
     assert turning.show([first, second]) == f"{turning_error(model, ModularArithmetic(5)):.2f}, –"
 
 
-def turns(degrees: float, modulus: float = 1.0) -> torch.Tensor:
-    """The map of one term, shared out over two tokens: [1, 2, 1, 3, 3], with a third direction that stays."""
-    angle = math.radians(degrees) / 2
-    matrix = torch.eye(3, dtype=torch.float64)
-    cos, sin = math.cos(angle), math.sin(angle)
-    matrix[:2, :2] = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64) * modulus**0.5
-    return matrix.expand(1, 2, 1, 3, 3)
+def turning(degrees: list[float], modulus: float = 1.0, flip: bool = False) -> torch.Tensor:
+    """A head that turns by so much with each digit 1, 2, 3, 4, and back with minus: [W, 10, 1, 3, 3], half a term a token.
+
+    A third direction stays.
+    """
+    words = []
+    for angle in [*degrees, *(-angle for angle in degrees)]:
+        half = math.radians(angle) / 2
+        matrix = torch.eye(3, dtype=torch.float64)
+        cos, sin = math.cos(half), math.sin(half)
+        matrix[:2, :2] = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64) * modulus**0.5
+        flipped = matrix * torch.tensor([-1.0, -1.0, 1.0]) if flip else matrix
+        words.append(torch.stack([matrix, flipped] * 5))
+    return torch.stack(words)[:, :, None]
+
+
+FIFTHS = [72.0, 144.0, 216.0, 288.0]
 
 
 @pytest.mark.parametrize(
-    ("degrees", "modulus", "error"),
+    ("head", "error"),
     [
-        (72, 1.0, 0.0),
-        (-144, 1.0, 0.0),
-        (36, 1.0, 0.0),  # a fifth of a turn three times, and a sign
-        (75, 1.0, 2 * math.sin(math.radians(1.5))),
-        (72, 0.95, 0.05),
-        (0, 1.0, 2 * math.sin(math.radians(18))),  # what stays, or flips, counts nothing
-        (180, 1.0, 2 * math.sin(math.radians(18))),
+        (turning(FIFTHS), 0.0),
+        (turning([2 * angle for angle in FIFTHS]), 0.0),  # k = 2
+        (turning(FIFTHS, flip=True), 0.0),  # with a sign
+        (turning([75, 144, 216, 288]), 2 * math.sin(math.radians(1.5))),
+        (turning(FIFTHS, 0.95), 0.05),
+        (turning([72.0] * 4), 2 * math.sin(math.radians(18))),  # the same for every digit is no addition
+        (turning([0.0] * 4), 2 * math.sin(math.radians(36))),
     ],
 )
-def test_how_far_a_head_is_from_turning_by_fifths(degrees: float, modulus: float, error: float) -> None:
-    assert head_errors(turns(degrees, modulus), 5).tolist() == pytest.approx([error], abs=1e-9)
+def test_how_far_a_head_is_from_turning_by_fifths(head: torch.Tensor, error: float) -> None:
+    assert head_errors(head, 5).tolist() == pytest.approx([error], abs=1e-9)
 
 
-def test_all_words_and_the_best_head_count() -> None:
-    words = torch.cat([turns(72), turns(80)])
-    assert head_errors(words, 5).item() == pytest.approx(2 * math.sin(math.radians(4)))
-    heads = torch.cat([words, turns(72).expand(2, -1, -1, -1, -1)], 2)
+def test_real_eigenvalues_come_no_nearer() -> None:
+    matrices = torch.diag_embed(torch.rand(8, 10, 1, 3, dtype=torch.float64) * 2 - 1)
+    assert head_errors(matrices, 5).item() >= math.sin(math.radians(72)) - 1e-9
+
+
+def test_every_term_and_the_best_head_count() -> None:
+    off = turning(FIFTHS)
+    off[3, :2] = turning([72, 144, 216, 296])[3, :2]  # one of the last five terms of one word
+    assert head_errors(off, 5).item() == pytest.approx(2 * math.sin(math.radians(4)))
+    heads = torch.cat([off, turning(FIFTHS)], 2)
     assert head_errors(heads, 5).tolist() == pytest.approx([2 * math.sin(math.radians(4)), 0.0], abs=1e-9)
 
 
@@ -85,3 +101,4 @@ def test_turning_heads_are_told() -> None:
     assert "0.10 0.900, 0.30 0.700, 0.50 0.500, 0.70 0.300, 0.80 0.200; rank correlation -1.00" in " ".join(findings(runs))
     assert "rank correlation" not in " ".join(findings(runs[:3]))
     assert rank_correlation([(1, 5), (2, 9), (3, 7)]) == pytest.approx(0.5)
+    assert rank_correlation([(1, 1), (1, 2), (1, 3), (2, 0)]) == pytest.approx(-0.7746, abs=1e-4)  # ties share their rank

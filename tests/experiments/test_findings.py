@@ -213,7 +213,7 @@ def ablated(narrow: float, diagonal: float, wide: float) -> list[CellResult]:
     [
         ((0.0, 0.1, 0.9), "S3: it takes the range and the structure; best in [0, 1] diagonal 0.00, in [-1, 1] 4 GH 0.90, the"),
         ((0.0, 0.8, 0.9), "S3: it is the range"),
-        ((0.7, 0.8, 0.9), "S3: the wide range is not needed"),
+        ((0.7, 0.8, 0.9), "S3: neither is needed"),
         ((0.1, 0.2, 0.3), "S3: nobody learns it"),
     ],
 )
@@ -222,6 +222,12 @@ def test_range_or_structure(scores: tuple[float, float, float], said: str) -> No
     assert line.startswith(said)
     assert f"diagonal {scores[1] - scores[0]:+.2f}, one GH +0.00" in line
     assert ablation.findings(ablated(*scores)[:-1]) == []  # a structure is missing
+
+
+def test_structure_alone() -> None:
+    found = [result("S3", run.series, score=0.9 * run.series.startswith("dense")) for run in ablated(0, 0, 0)]
+    (line,) = ablation.findings(found)
+    assert line.startswith("S3: it is the structure: the wide range is not needed; best in [0, 1] dense 0.90")
 
 
 def test_unstable_runs_are_counted_by_range() -> None:
@@ -237,6 +243,7 @@ def test_unstable_runs_are_counted_by_range() -> None:
     ]
     exploded = replace(runs[0], record=replace(calm.record, highest_gradient=101.0))
     assert "calm up to d = 64 none" in stability.findings([exploded, *runs[1:]])[0]
+    assert "calm up to d = 64 none" in stability.findings(runs[1:3] + runs[3:])[0]  # the lowest rate has not run
 
 
 def test_z60_by_range_and_by_tokens() -> None:
@@ -244,12 +251,14 @@ def test_z60_by_range_and_by_tokens() -> None:
         return result(panel, series, validation=0.95, right_to=right_to)
 
     wide, narrow = "Mamba [-1, 1], 5 blocks", "Mamba [0, 1], 5 blocks"
-    found = [run(figure6.ONE, wide, 20), run(figure6.ONE, narrow, 9), run(figure6.TWO, wide, 30), run(figure6.TWO, narrow, 9)]
+    found = [run(figure6.ONE, wide, 20), run(figure6.ONE, narrow, 9), run(figure6.TWO, wide, 42), run(figure6.TWO, narrow, 18)]
     first, _, tokens, _ = figure6.findings(found)
     assert first.startswith(
         f"{figure6.ONE}: furthest is {wide}, right to 20; in the wide range (in the narrow one) {wide} 20 (9);"
     )
-    assert tokens == f"A second token takes further, in tokens: {wide}."
+    assert tokens == f"Over more elements with a second token for each: {wide}."
+    (alone, _) = figure6.findings(found[2:3])  # nothing to compare it with
+    assert "narrow" not in alone
     unfitted = [replace(each, validation_accuracy=0.5) for each in found]
     assert "nobody fits the training length" in figure6.findings(unfitted)[0]
 
