@@ -24,6 +24,7 @@ class Resources:
     shared_bytes: int
     wgmma: int
     wgmma_from_registers: int  # the assembler of CUDA < 13.3 may overwrite such operands while they are read
+    mma: int  # the other kind of product on tensor cores, in the program of one warp
 
 
 def compile_for_sm90(
@@ -44,4 +45,5 @@ def compile_for_sm90(
     assert usage is not None, report
     multiply = re.findall(r"wgmma\.mma_async[^\n]*", compiled.asm["ptx"])
     from_registers = [line for line in multiply if line.count("{") == 2]
-    return Resources(int(usage[1]), int(usage[2]), compiled.metadata.shared, len(multiply), len(from_registers))
+    small = len(re.findall(r"mma\.sync", compiled.asm["ptx"]))
+    return Resources(int(usage[1]), int(usage[2]), compiled.metadata.shared, len(multiply), len(from_registers), small)
