@@ -1,6 +1,6 @@
 """The very first call of each op on a GPU: seconds of a forward and a backward pass with every kernel still to be compiled.
 
-    python benchmarks/gpu_cold_start.py [--out results/gpu_cold_start.json]
+    python benchmarks/gpu_cold_start.py [--match step] [--out results/gpu_cold_start.json]
 
 Each op has a process of its own with an empty cache of Triton's, one after another. The clock starts when torch and the op are
 imported, the inputs lie on the GPU and one small product has run there; it covers the import of Triton and of the kernels,
@@ -91,6 +91,7 @@ def measure(op: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="the first call of each op, compilation included, on a GPU")
     parser.add_argument("--out", type=Path, default=Path("results/gpu_cold_start.json"))
+    parser.add_argument("--match", default="", help="only the ops with this in their names")
     parser.add_argument("--inside", choices=OPS, help=argparse.SUPPRESS)
     arguments = parse_arguments(parser)
     if arguments.inside:
@@ -98,7 +99,7 @@ def main() -> None:
         return
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     rows = []
-    for op in OPS:
+    for op in (op for op in OPS if arguments.match in op):
         rows.append(measure(op))
         print(f"{op:48s} {rows[-1].get('refused') or format(rows[-1]['seconds'], '6.1f') + ' s'}", flush=True)
         write_json(arguments.out, {"benchmark": "gpu_cold_start", "provenance": provenance(), "rows": rows})
