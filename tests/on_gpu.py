@@ -40,13 +40,18 @@ FILES = [
 ]
 CHUNK = 8  # tests
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-ENVIRONMENT = {"EIGENTRACK_TEST_DEVICE": "cuda", "OMP_NUM_THREADS": "1"}
+ON_THE_DEFAULT_DEVICE = ("test_conformance.py", "test_backends_agree.py", "test_hard_cases.py")  # all others choose their own
+
+
+def environment(file: str) -> dict[str, str]:
+    chosen = {"EIGENTRACK_TEST_DEVICE": "cuda"} if file.endswith(ON_THE_DEFAULT_DEVICE) else {}
+    return os.environ | {"OMP_NUM_THREADS": "1"} | chosen
 
 
 def collected(files: list[str]) -> dict[str, list[str]]:
     """By file, the tests in it."""
     found = subprocess.run(
-        [*PYTEST, "--collect-only", *files], cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True
+        [*PYTEST, "--collect-only", *files], cwd=ROOT, env=environment(""), capture_output=True, text=True
     )
     tests: dict[str, list[str]] = {}
     for name in (line for line in found.stdout.splitlines() if "::" in line):
@@ -72,7 +77,7 @@ def run_chunk(names: list[str], deadline: float) -> dict[str, tuple[str, str]]:
         command = [*PYTEST, f"--junitxml={report}", "--tb=short", *names]
         try:
             ended = subprocess.run(
-                command, cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=left
+                command, cwd=ROOT, env=environment(names[0].split("::")[0]), capture_output=True, text=True, timeout=left
             )
         except subprocess.TimeoutExpired:
             return dict.fromkeys(names, ("not reached", ""))

@@ -279,7 +279,7 @@ def test_equal_keys_at_beta_two_are_exact(time: int) -> None:
         backend="triton",
     )
     assert torch.equal(state, start)
-    assert torch.equal(y.flatten().cpu(), torch.tensor([20.0, 26.0]).repeat(time // 2))
+    assert torch.equal(y.flatten().cpu(), torch.tensor([20.0, 26.0], device="cpu").repeat(time // 2))
 
 
 @pytest.mark.parametrize(("time", "dim"), [(30, 8), (100, 8), (70, 40)])
