@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -24,8 +25,11 @@ import torch
 
 
 @pytest.fixture(autouse=True)
-def fixed_seed() -> None:
+def fixed_seed() -> Iterator[None]:
     torch.manual_seed(0)
+    yield
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()  # other processes test on the same GPU
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

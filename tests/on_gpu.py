@@ -50,9 +50,7 @@ def environment(file: str) -> dict[str, str]:
 
 def collected(files: list[str]) -> dict[str, list[str]]:
     """By file, the tests in it."""
-    found = subprocess.run(
-        [*PYTEST, "--collect-only", *files], cwd=ROOT, env=environment(""), capture_output=True, text=True
-    )
+    found = subprocess.run([*PYTEST, "--collect-only", *files], cwd=ROOT, env=environment(""), capture_output=True, text=True)
     tests: dict[str, list[str]] = {}
     for name in (line for line in found.stdout.splitlines() if "::" in line):
         tests.setdefault(name.split("::")[0], []).append(name)
@@ -62,9 +60,10 @@ def collected(files: list[str]) -> dict[str, list[str]]:
 
 
 def chunks(tests: dict[str, list[str]]) -> list[list[str]]:
-    """Neighbours, which are slow together, into different ones."""
-    pieces = {file: -(-len(names) // CHUNK) for file, names in tests.items()}
-    return [tests[file][piece::count] for file, count in pieces.items() for piece in range(count)]
+    """Neighbours, which are slow together, into different ones; those of a file, which want much memory together, far apart."""
+    counts = {file: -(-len(names) // CHUNK) for file, names in tests.items()}
+    places = [((piece + 0.5) / count, tests[file][piece::count]) for file, count in counts.items() for piece in range(count)]
+    return [names for _, names in sorted(places, key=lambda place: place[0])]
 
 
 def run_chunk(names: list[str], deadline: float) -> dict[str, tuple[str, str]]:

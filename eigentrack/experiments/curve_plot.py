@@ -1,5 +1,7 @@
 """Curves over the sequence length, one picture for each panel: every seed as a thin line, their median as a thick one.
 
+They begin at the shortest length that training asks for.
+
 Curves that lie on each other stay visible: later ones are thinner, and the markers of each stand at places of their own.
 """
 
@@ -60,10 +62,11 @@ def _plot(
         inside = [result for result in results if result.panel == panel]
         for series in dict.fromkeys(result.series for result in inside):
             runs = [result for result in inside if result.series == series]
+            asked = [[point for point in run.scores.curve if point.length >= run.scores.asked_from] for run in runs]
             curves = [
-                ([point.length for point in run.scores.curve], values_of(run, run.scores.curve))
-                for run in runs
-                if run.scores.curve
+                ([point.length for point in points], values_of(run, points))
+                for run, points in zip(runs, asked, strict=True)
+                if points
             ]
             _draw(axes, curves, styles[series], f"{series}{_diverged(len(runs), len(curves))}")
         for trained_to in sorted({result.trained_to for result in inside}):

@@ -102,7 +102,8 @@ def _eigenvalue_table(results: Sequence[CellResult], rates: Sequence[float]) -> 
         f"### Eigenvalues at the end, {size}",
         "",
         "Of A(x) on a batch, real parts, all layers and seeds, as last counted: the share below -0.9, below 0 and above 0.9. "
-        "DeltaNet: the one along the key; its others are 1.",
+        "DeltaNet: the one along the key; its others are 1. An eigenvalue of 0, the end of [0, 1], may be rounded to just below "
+        "it.",
         "",
         "| | " + " | ".join(f"rate {rate:g}" for rate in rates) + " |",
         "|---" * (len(rates) + 1) + "|",

@@ -142,13 +142,13 @@ class Plan:
     def walk_settings(self) -> dict[str, int]:
         """Narrow blocks of V where there are few sequences and heads: every block is a program that walks on its own.
 
-        Loads run ahead from chunk to chunk; for a single chunk there is none to run to, and their buffers would only keep other
-        programs out; but one stage of loads is compiled into wrong addresses. With a gate a chunk is more work, and one load ahead is enough.
+        Loads run ahead from chunk to chunk; for a single chunk there is none to run to, and buffers only keep other programs
+        out. Two stages at the least: one is compiled into wrong addresses (T40 H8 D128, K65 V5).
         """
         if not self.half:
             return {"BV": 16, "num_warps": 4, "num_stages": 1}
         programs = self.sequences * self.heads * -(-self.value_dim // 64)
-        ahead = 2 if self.single or self.gated else 3
+        ahead = 2 if self.single or (self.gated and self.factors == 1) else 3
         return {"BV": 64 if programs >= PROGRAMS_WANTED else 16, "num_warps": 4, "num_stages": ahead}
 
     @cached_property
