@@ -102,8 +102,8 @@ def _eigenvalue_table(results: Sequence[CellResult], rates: Sequence[float]) -> 
         f"### Eigenvalues at the end, {size}",
         "",
         "Of A(x) on a batch, real parts, all layers and seeds, as last counted: the share below -0.9, below 0 and above 0.9. "
-        "DeltaNet: the one along the key; its others are 1. An eigenvalue of 0, the end of [0, 1], may be rounded to just below "
-        "it.",
+        "DeltaNet: the one along the key; its others are 1. An eigenvalue of 0, the end of [0, 1], may be rounded to just "
+        "below it.",
         "",
         "| | " + " | ".join(f"rate {rate:g}" for rate in rates) + " |",
         "|---" * (len(rates) + 1) + "|",
@@ -148,7 +148,7 @@ def _calm_rate(runs: Sequence[CellResult], series: str, rates: Sequence[float]) 
 
 
 EXPERIMENT = Experiment(
-    name="stability",
+    name="stabilit.",
     title="Where runs diverge, by model size, learning rate and range",
     source="none; the paper says that both models trained stably in the wide range, without a change of the learning rate",
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},

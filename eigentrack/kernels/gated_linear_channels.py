@@ -1,11 +1,11 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""One gate a key channel: scores of a chunk and their gradients, by blocks that double from 1 to C.
+"""One gate a key channel, in a chunk that one program holds: its scores and their gradients, by blocks that double from 1 to C.
 
     P_ij = Σ_c q_ic Γ_ijc k_jc,   and Γ_ij = F_i E_j for two tokens on the two sides of a border     (3), (6)
 
 Equations: docs/derivations/gated_linear.md.
 
-C tokens a chunk, 2^LEVELS  L blocks' length  K key dim  V value dim  BK, BV blocks of K and V, powers of two
+C tokens a chunk, 2^LEVELS  L blocks' length  K key dim  BK block of K, a power of two
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from eigentrack.kernels.delta_rule_chunk import load_columns, load_tile, product, store_columns, store_tile
-from eigentrack.kernels.delta_rule_forward import locate_chunk
+from eigentrack.kernels.delta_rule_chunk import product
 from eigentrack.kernels.gated_linear_decay import (
     across,
     block_from_start,
     block_to_end,
     from_start,
     hand_down,
-    load_gates,
     to_end,
 )
 
@@ -100,111 +98,3 @@ def channel_gradients(
         b_dqt += b_of_q * b_f
         b_dkt += b_of_k * b_e
     return b_dqt, b_dkt, b_df  # blocks of one token: F = a
-
-
-@triton.jit
-def scores_kernel(
-    q,
-    k,
-    a,
-    scores,
-    bounds,
-    chunk_starts,
-    chunk_sequence,
-    time,
-    heads,
-    K: tl.constexpr,
-    C: tl.constexpr,
-    BK: tl.constexpr,
-    LEVELS: tl.constexpr,
-    PACKED: tl.constexpr,
-    OPERAND: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    """P of every chunk."""
-    slot, head = tl.program_id(0) // heads, tl.program_id(0) % heads
-    first, tokens = locate_chunk(slot, bounds, chunk_starts, chunk_sequence, time, C, 1, PACKED)
-    if tokens > 0:
-        o_c = tl.arange(0, C)
-        m_row = o_c < tokens
-        token = first * heads + head
-        b_scores = tl.zeros([C, C], dtype=tl.float32)
-        for k_start in range(0, K, BK):
-            o_k = k_start + tl.arange(0, BK)
-            b_qt = load_columns(q + token * K, o_c * heads, o_k, m_row, K)
-            b_kt = load_columns(k + token * K, o_c * heads, o_k, m_row, K)
-            b_a = load_gates(a + token * K, o_c, o_k, tokens, heads, K, True)
-            b_after = load_gates(a + token * K, o_c + 1, o_k, tokens, heads, K, True)
-            b_scores += channel_scores(b_qt, b_kt, b_a, b_after, LEVELS, C, BK, OPERAND, PRECISION)
-        store_tile(scores + tl.program_id(0).to(tl.int64) * C * C, b_scores, o_c, o_c, o_c < C, C)
-
-
-@triton.jit
-def channel_gradients_kernel(
-    q,
-    k,
-    v,
-    a,
-    states,
-    dy,
-    dstates,
-    dq,
-    dk,
-    da,
-    bounds,
-    chunk_starts,
-    chunk_sequence,
-    time,
-    heads,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    C: tl.constexpr,
-    BK: tl.constexpr,
-    BV: tl.constexpr,
-    LEVELS: tl.constexpr,
-    PACKED: tl.constexpr,
-    STATE: tl.constexpr,
-    DSTATE: tl.constexpr,
-    OPERAND: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    """All gradients but those of v: one program for a chunk and a block of channels."""
-    BLOCKS: tl.constexpr = (K + BK - 1) // BK
-    pair = tl.program_id(0) // BLOCKS
-    slot, head = pair // heads, pair % heads
-    first, tokens = locate_chunk(slot, bounds, chunk_starts, chunk_sequence, time, C, 1, PACKED)
-    if tokens > 0:
-        o_c = tl.arange(0, C)
-        m_row = o_c < tokens
-        o_k = (tl.program_id(0) % BLOCKS) * BK + tl.arange(0, BK)
-        m_k = o_k < K
-        token = first * heads + head
-        place = pair.to(tl.int64)
-        b_pairs = tl.zeros([C, C], dtype=tl.float32)
-        b_queried = tl.zeros([BK, C], dtype=tl.float32)
-        b_stored = tl.zeros([BK, C], dtype=tl.float32)
-        b_kept = tl.zeros([BK], dtype=tl.float32)
-        for v_start in range(0, V, BV):
-            o_v = v_start + tl.arange(0, BV)
-            b_dy = load_tile(dy + token * V, o_c * heads, o_v, m_row, V)
-            b_dyt = load_columns(dy + token * V, o_c * heads, o_v, m_row, V)
-            b_vt = load_columns(v + token * V, o_c * heads, o_v, m_row, V)
-            b_pairs += product(b_dy, b_vt, OPERAND, PRECISION)
-            if STATE:
-                b_state = load_tile(states + place * K * V, o_k, o_v, m_k, V)
-                b_queried += product(b_state, b_dyt, OPERAND, PRECISION)
-            if DSTATE:
-                b_dstate = load_tile(dstates + place * K * V, o_k, o_v, m_k, V)
-                b_stored += product(b_dstate, b_vt, OPERAND, PRECISION)
-                if STATE:
-                    b_kept += tl.sum(b_state.to(tl.float32) * b_dstate.to(tl.float32), axis=1)
-        b_qt = load_columns(q + token * K, o_c * heads, o_k, m_row, K)
-        b_kt = load_columns(k + token * K, o_c * heads, o_k, m_row, K)
-        b_a = load_gates(a + token * K, o_c, o_k, tokens, heads, K, True)
-        b_after = load_gates(a + token * K, o_c + 1, o_k, tokens, heads, K, True)
-        b_dqt, b_dkt, b_da = channel_gradients(
-            b_qt, b_kt, b_a, b_after, b_pairs, b_queried, b_stored, b_kept, LEVELS, C, BK, OPERAND, PRECISION
-        )
-        store_columns(dq + token * K, b_dqt, o_c * heads, o_k, m_row, K)
-        store_columns(dk + token * K, b_dkt, o_c * heads, o_k, m_row, K)
-        store_columns(da + token * K, b_da, o_c * heads, o_k, m_row, K)

@@ -13,10 +13,10 @@ from torch import Tensor
 from eigentrack.kernels.chunk_table import ChunkTable
 from eigentrack.kernels.compile_together import compile_together, shadow
 from eigentrack.kernels.direct_launch import launch
-from eigentrack.kernels.gated_linear_channels import channel_gradients_kernel, scores_kernel
+from eigentrack.kernels.gated_linear_followed import channel_gradients_kernel, pairs_kernel, scores_kernel
 from eigentrack.kernels.gated_linear_gradients import gradients_kernel
 from eigentrack.kernels.gated_linear_output import output_kernel
-from eigentrack.kernels.gated_linear_plan import Plan
+from eigentrack.kernels.gated_linear_plan import BLOCKS_OF_A_CHUNK, Plan
 from eigentrack.kernels.gated_linear_short import short_backward_kernel, short_forward_kernel
 from eigentrack.kernels.gated_linear_step import step_kernel
 from eigentrack.kernels.gated_linear_walk import carry_kernel, walk_kernel
@@ -115,7 +115,7 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
     table = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots)
     if plan.channel:
         launch(
-            *(plan.compiled, scores_kernel, plan.slots * plan.heads),
+            *(plan.compiled, scores_kernel, plan.slots * plan.heads * BLOCKS_OF_A_CHUNK),
             (q, k, a, out.scores, table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
             lambda: {**_constants(plan, scores_kernel), "PACKED": plan.packed, **plan.scores_settings()},
         )
@@ -149,20 +149,27 @@ def backward(inputs: Inputs, scores: Tensor | None, states: Tensor | None, dy: T
     if dstates is not None or initial_state is not None:
         _walk(plan, table, q, dy, a, dlast_state, out.dinitial_state, dstates, reverse=True)
     _output(plan, table, k, q, dy, a, scores, dstates, out.dv, reverse=True)
-    kernel = channel_gradients_kernel if plan.channel else gradients_kernel
-    settings = plan.channel_gradients_settings() if plan.channel else plan.gradients_settings()
-    blocks = -(-plan.key_dim // settings["BK"]) if plan.channel else 1
+    chunks = (table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads)
+    given = {"PACKED": plan.packed, "STATE": states is not None, "DSTATE": dstates is not None}
+    if not plan.channel:
+        launch(
+            *(plan.compiled, gradients_kernel, plan.slots * plan.heads),
+            (q, k, v, a, states, dy, dstates, out.dq, out.dk, out.da, *chunks),
+            lambda: {**_constants(plan, gradients_kernel), **given, **plan.gradients_settings()},
+        )
+        return out
+    pairs = q.new_empty(plan.slots, plan.heads, plan.tokens, plan.tokens, dtype=torch.float32)
     launch(
-        *(plan.compiled, kernel, plan.slots * plan.heads * blocks),
-        (
-            *(q, k, v, a, states, dy, dstates, out.dq, out.dk, out.da),
-            *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
-        ),
-        lambda: {
-            **_constants(plan, kernel),
-            **{"PACKED": plan.packed, "STATE": states is not None, "DSTATE": dstates is not None},
-            **settings,
-        },
+        *(plan.compiled, pairs_kernel, plan.slots * plan.heads),
+        (v, dy, pairs, *chunks),
+        lambda: {**_constants(plan, pairs_kernel), "PACKED": plan.packed, **plan.pairs_settings()},
+    )
+    settings = plan.channel_gradients_settings()
+    blocks = BLOCKS_OF_A_CHUNK * -(-plan.key_dim // settings["BK"])
+    launch(
+        *(plan.compiled, channel_gradients_kernel, plan.slots * plan.heads * blocks),
+        (q, k, v, a, pairs, states, dy, dstates, out.dq, out.dk, out.da, *chunks),
+        lambda: {**_constants(plan, channel_gradients_kernel), **given, **settings},
     )
     return out
 

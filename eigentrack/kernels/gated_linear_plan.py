@@ -16,6 +16,7 @@ from torch import Tensor
 from eigentrack.kernels.direct_launch import Compiled
 
 LONGEST_CHUNK = 64
+BLOCKS_OF_A_CHUNK = 2  # of 16 tokens each, with one gate a channel
 SHORTEST_CHUNK = 16  # tensor cores want at least 16 rows
 PROGRAMS_WANTED = 256  # about two for each multiprocessor
 SHORTEST_SEGMENT = 16  # chunks
@@ -70,7 +71,7 @@ class Plan:
     def tokens(self) -> int:
         if self.short:
             return max(SHORTEST_CHUNK, _power_of_two(self.time))
-        return LONGEST_CHUNK if self.half else LONGEST_CHUNK // 2
+        return LONGEST_CHUNK if self.half and not self.channel else LONGEST_CHUNK // 2
 
     @cached_property
     def slots(self) -> int:
@@ -133,7 +134,12 @@ class Plan:
         return {"BK": 64, "BV": 64, "num_warps": 4, "num_stages": 2}
 
     def scores_settings(self) -> dict[str, int]:
-        return {"BK": 16, "num_warps": 2, "num_stages": 1}
+        """One warp, whose threads share the channels alone: 32 to 128 of them."""
+        block = max(32, _power_of_two(self.key_dim))
+        return {"BK": block, "num_warps": max(1, block // 128), "num_stages": 1}
+
+    def pairs_settings(self) -> dict[str, int]:
+        return {"BV": 64 if self.half else 16, "num_warps": 2, "num_stages": 1}
 
     def gradients_settings(self) -> dict[str, int]:
         if not self.half:
@@ -141,7 +147,9 @@ class Plan:
         return {"BK": 64, "BV": 64, "num_warps": 4, "num_stages": 1}
 
     def channel_gradients_settings(self) -> dict[str, int]:
-        return {"BK": 16, "BV": 64 if self.half else 16, "num_warps": 4, "num_stages": 1}
+        """A channel a thread. With blocks of 32 columns of V the compiler spreads the tokens over threads, at four times as many
+        instructions."""
+        return {"BK": 32, "BV": 64 if self.half and self.value_dim > 32 else 16, "num_warps": 1, "num_stages": 1}
 
 
 def _fields(

@@ -174,7 +174,7 @@ def test_constants_of_gated_linear_attention(asked: set[str], monkeypatch: pytes
         {"step_kernel", "short_forward_kernel", "short_backward_kernel"},
         {"walk_kernel", "carry_kernel", "output_kernel"},
     )
-    assert asked == short | long | {"scores_kernel", "gradients_kernel", "channel_gradients_kernel"}
+    assert asked == short | long | {"scores_kernel", "gradients_kernel", "pairs_kernel", "channel_gradients_kernel"}
 
 
 def test_constants_of_the_selective_scan(asked: set[str]) -> None:

@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") == "1":
     pytest.skip("nothing is compiled where Triton interprets", allow_module_level=True)
 
-from eigentrack.kernels.gated_linear_channels import channel_gradients_kernel, scores_kernel
+from eigentrack.kernels.gated_linear_followed import channel_gradients_kernel, pairs_kernel, scores_kernel
 from eigentrack.kernels.gated_linear_gradients import gradients_kernel
 from eigentrack.kernels.gated_linear_output import output_kernel
 from eigentrack.kernels.gated_linear_plan import Plan
@@ -23,7 +23,18 @@ from tests.kernels.sm90 import Resources, compile_for_sm90
 
 WHOLE_NUMBERS = {"time", "heads", "segments", "span"}
 BOUNDS = {"bounds", "chunk_starts", "chunk_sequence"}
-FLOAT32 = {"a", "da", "initial_state", "last_state", "dlast_state", "dinitial_state", "start_state", "end_state", "whole_decay"}
+FLOAT32 = {
+    "a",
+    "da",
+    "pairs",
+    "initial_state",
+    "last_state",
+    "dlast_state",
+    "dinitial_state",
+    "start_state",
+    "end_state",
+    "whole_decay",
+}
 SWITCHES = {
     "PACKED": False,
     "INITIAL": True,
@@ -67,6 +78,7 @@ CASES = [
     (gradients_kernel, HEAD, HEAD.gradients_settings(), False),
     (scores_kernel, CHANNEL, CHANNEL.scores_settings(), False),
     (short_forward_kernel, SHORT_HEAD, SHORT_HEAD.short_settings(), False),
+    (pairs_kernel, CHANNEL, CHANNEL.pairs_settings(), False),
     (channel_gradients_kernel, CHANNEL, CHANNEL.channel_gradients_settings(), False),
     (short_backward_kernel, SHORT_CHANNEL, SHORT_CHANNEL.short_settings(), False),
     (step_kernel, STEP, STEP.step_settings(), False),
