@@ -47,8 +47,9 @@ SIGN_NOTE = (
 )
 GATED_NOTE = (
     "Where flash-linear-attention refuses, mamba-ssm's SSD below is the only peer. With a gate for each channel theirs takes "
-    "0.70 of our time, in two to two and a half times the memory: scores and their gradients double blocks from 1 to 64 tokens, and "
-    "a third of the instructions are shuffles of running products between threads (LOG.md)."
+    "0.70 of our time, in two to two and a half times the memory: in the kernels of that commit scores and their gradients "
+    "double blocks from 1 to 64 tokens, and a third of the instructions are words from thread to thread. They have been "
+    "written anew since, with a third of the instructions and hardly any such words; not measured yet."
 )
 SSD_NOTE = ""
 LONG_NOTE = "Ours alone."

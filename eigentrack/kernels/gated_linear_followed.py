@@ -1,4 +1,4 @@
-# mypy: disable-error-code="no-untyped-def, import-untyped"
+# mypy: disable-error-code="no-untyped-def, import-untyped, assignment"
 """One gate a key channel: scores of a chunk and their gradients; every thread follows channels of its own through 16 tokens.
 
     h_j = Γ_ij k_j at token i;                           P_ij = q_i·h_j,   dq_i = Γ_i0 Y_i + Σ_j G_ij h_j           (14)

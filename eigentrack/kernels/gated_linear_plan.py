@@ -147,7 +147,7 @@ class Plan:
         return {"BK": 64, "BV": 64, "num_warps": 4, "num_stages": 1}
 
     def channel_gradients_settings(self) -> dict[str, int]:
-        """A channel a thread. With blocks of 32 columns of V the compiler spreads the tokens over threads, at four times as many
+        """A channel a thread. With blocks of 32 columns of V the compiler spreads the tokens over threads, at four times the
         instructions."""
         return {"BK": 32, "BV": 64 if self.half and self.value_dim > 32 else 16, "num_warps": 1, "num_stages": 1}
 

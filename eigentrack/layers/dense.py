@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, matrix_eigenvalues
 from eigentrack.layers.short_convolution import Part, optional_convolution
+from eigentrack.layers.spectral_norm import spectral_norm
 from eigentrack.layers.validation import require_positive
 from eigentrack.recurrence import dense_scan
 from eigentrack.spectrum import EigenRange
@@ -91,7 +92,7 @@ class Dense(LinearMixer):
         matrices = gate_precision(self.matrix_proj(x)).unflatten(-1, self.memory_shape)
         if self.eigenvalues is None:
             return matrices, window
-        matrices = matrices / torch.linalg.matrix_norm(matrices, ord=2, keepdim=True).clamp_min(1.0)
+        matrices = matrices / spectral_norm(matrices).clamp_min(1.0)
         low, high = self.eigenvalues.low, self.eigenvalues.high
         identity = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
         return (low + high) / 2 * identity + (high - low) / 2 * matrices, window

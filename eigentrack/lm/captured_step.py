@@ -11,13 +11,13 @@ from torch import Tensor
 
 from eigentrack.lm.batches import PackedBatch
 from eigentrack.lm.step import LanguageStep
-from eigentrack.training.captured_step import WARM_UP, can_be_captured
+from eigentrack.training.captured_step import WARM_UP
 from eigentrack.training.optimizer import set_rate
 
 
 def can_capture(step: LanguageStep) -> bool:
     is_alone_on_a_gpu = step.device.type == "cuda" and step.world.ranks == 1
-    return is_alone_on_a_gpu and not step.config.reset_documents and can_be_captured(step.model)
+    return is_alone_on_a_gpu and not step.config.reset_documents
 
 
 class CapturedLanguageStep:

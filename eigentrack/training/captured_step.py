@@ -10,19 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from eigentrack.layers import Dense
-from eigentrack.models import SequenceModel
 from eigentrack.tasks import Batch
 from eigentrack.training.step import TrainingStep
 
 WARM_UP = 3  # steps run one by one: the optimiser makes its state, libraries their workspaces, samplers copy their tables
 MOST_AHEAD = 16  # steps whose batches are drawn at once
 TOKENS_AHEAD = 2**22  # of them all, if one batch is not larger
-
-
-def can_be_captured(model: SequenceModel) -> bool:
-    """A dense mixer with a range needs a spectral norm, whose algorithm stops to look at its own progress."""
-    return not any(isinstance(module, Dense) and module.eigenvalues is not None for module in model.modules())
 
 
 class CapturedStep:

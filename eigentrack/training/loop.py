@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from eigentrack.models import SequenceModel
 from eigentrack.tasks import Task
-from eigentrack.training.captured_step import CapturedStep, can_be_captured
+from eigentrack.training.captured_step import CapturedStep
 from eigentrack.training.config import TrainingConfig
 from eigentrack.training.divergence import check_finite
 from eigentrack.training.optimization import OptimizationConfig
@@ -37,7 +37,7 @@ def train(
 
 
 def captured_if_possible(step: TrainingStep) -> Callable[[int], Tensor]:
-    return CapturedStep(step) if step.device.type == "cuda" and can_be_captured(step.model) else step
+    return CapturedStep(step) if step.device.type == "cuda" else step
 
 
 class Step(Protocol):

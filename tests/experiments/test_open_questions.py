@@ -21,7 +21,6 @@ from eigentrack.layers import MIXERS, LinearMixer
 from eigentrack.models import SequenceModel
 from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.registry import make_task
-from eigentrack.training.captured_step import can_be_captured
 from eigentrack.training.step import TrainingStep
 from tests.experiments.figures import drawn
 from tests.experiments.toy import toy_result
@@ -224,7 +223,6 @@ def test_a_gpu_can_replay_every_layer_of_the_family() -> None:
     cells = [cell for cell in family.EXPERIMENT.cells(settings, (0,)) if cell.panel == "Z3"]
     for cell in cells:
         model = SequenceModel(cell.run.build_model_config())
-        assert can_be_captured(model)
         assert host_traffic(TrainingStep(model, cell.run.build_task(), cell.run.training)) == [], cell.series
 
 
