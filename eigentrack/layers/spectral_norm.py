@@ -20,9 +20,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 
-TINY = torch.finfo(torch.float64).tiny
-
-
 def spectral_norm(matrices: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch 1 1"]:
     return _SpectralNorm.apply(matrices)
 
@@ -30,17 +27,18 @@ def spectral_norm(matrices: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batc
 class _SpectralNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrices: Tensor) -> Tensor:
-        squarings = math.ceil(-math.log2(torch.finfo(matrices.dtype).eps))  # then n^{1/2p} is 1 but for rounding
+        kind = torch.finfo(matrices.dtype)
+        squarings = math.ceil(-math.log2(kind.eps))  # then n^{1/2p} is 1 but for rounding
         exact = matrices.double()  # neither autocast nor TF32 rounds its products
         power = exact.mT @ exact
         logarithm = torch.zeros_like(power[..., :1, :1])
         for k in range(squarings + 1):
-            trace = power.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None].clamp_min(TINY)
+            trace = power.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None].clamp_min(kind.tiny)
             logarithm = logarithm + trace.log() * 2.0**-k
             power = power / trace
             if k < squarings:
                 power = power @ power
-        norm = (logarithm / 2).exp().to(matrices.dtype)
+        norm = (logarithm / 2).exp().clamp_min(kind.tiny).to(matrices.dtype)
         ctx.save_for_backward(matrices, power.to(matrices.dtype), norm)
         return norm
 
