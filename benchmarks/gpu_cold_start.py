@@ -2,14 +2,15 @@
 
     python benchmarks/gpu_cold_start.py [--match step] [--out results/gpu_cold_start.json]
 
-Each op has a process of its own with an empty cache of Triton's, one after another. The clock starts when torch and the op are
-imported, the inputs lie on the GPU and one small product has run there; it covers the import of Triton and of the kernels,
-compilation, and the two passes. Of a decoding step it covers the step.
+Rows of other ops stay in the file. Each op has a process of its own with an empty cache of Triton's, one after another. The clock
+starts when torch and the op are imported, the inputs lie on the GPU and one small product has run there; it covers the import of
+Triton and of the kernels, compilation, and the two passes. Of a decoding step it covers the step.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -98,11 +99,12 @@ def main() -> None:
         print(seconds_inside(arguments.inside))
         return
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    rows = []
+    rows = {row["op"]: row for row in json.loads(arguments.out.read_text())["rows"]} if arguments.out.exists() else {}
     for op in (op for op in OPS if arguments.match in op):
-        rows.append(measure(op))
-        print(f"{op:48s} {rows[-1].get('refused') or format(rows[-1]['seconds'], '6.1f') + ' s'}", flush=True)
-        write_json(arguments.out, {"benchmark": "gpu_cold_start", "provenance": provenance(), "rows": rows})
+        rows[op] = measure(op) | {"commit": provenance()["commit"]}
+        print(f"{op:48s} {rows[op].get('refused') or format(rows[op]['seconds'], '6.1f') + ' s'}", flush=True)
+        whole = {**provenance(), "commit": "each row has its own"}
+        write_json(arguments.out, {"benchmark": "gpu_cold_start", "provenance": whole, "rows": list(rows.values())})
     print(f"written: {arguments.out}")
 
 

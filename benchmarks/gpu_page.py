@@ -46,10 +46,10 @@ SIGN_NOTE = (
     "costs 6 %. Before that move it cost up to 9 %."
 )
 GATED_NOTE = (
-    "Where flash-linear-attention refuses, mamba-ssm's SSD below is the only peer. With a gate for each channel theirs takes "
-    "0.70 of our time, in two to two and a half times the memory: in the kernels of that commit scores and their gradients "
-    "double blocks from 1 to 64 tokens, and a third of the instructions are words from thread to thread. They have been "
-    "written anew since, with a third of the instructions and hardly any such words; not measured yet."
+    "Where flash-linear-attention refuses, mamba-ssm's SSD below is the only peer. With a gate for each channel a graph of "
+    "theirs takes 0.70 of our time, in two to two and a half times the memory: in the kernels of that commit scores and their "
+    "gradients double blocks from 1 to 64 tokens, with 752 and 2,704 warp instructions a token, a third of them words from "
+    "thread to thread. They have been written anew since, with 393 and 910; not measured yet (LOG.md)."
 )
 SSD_NOTE = ""
 LONG_NOTE = "Ours alone."

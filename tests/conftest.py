@@ -25,7 +25,7 @@ import torch
 
 
 @pytest.fixture(autouse=True)
-def fixed_seed() -> Iterator[None]:
+def fresh_start() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     if torch.cuda.is_initialized():

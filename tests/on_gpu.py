@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FILES = [
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/recurrence").glob("test_triton_*.py")),
     "tests/layers/test_conformance.py",
+    "tests/layers/test_spectral_norm.py",
     "tests/compiler/test_networks_on_triton.py",
     "tests/kernels/test_direct_launch.py",
     "tests/recurrence/test_backends_agree.py",
@@ -40,12 +41,17 @@ FILES = [
 ]
 CHUNK = 8  # tests
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-ON_THE_DEFAULT_DEVICE = ("test_conformance.py", "test_backends_agree.py", "test_hard_cases.py")  # all others choose their own
+ON_THE_DEFAULT_DEVICE = (
+    "test_conformance.py",
+    "test_spectral_norm.py",
+    "test_backends_agree.py",
+    "test_hard_cases.py",
+)  # all others choose their own
 
 
 def environment(file: str) -> dict[str, str]:
-    chosen = {"EIGENTRACK_TEST_DEVICE": "cuda"} if file.endswith(ON_THE_DEFAULT_DEVICE) else {}
-    return os.environ | {"OMP_NUM_THREADS": "1"} | chosen
+    device = "cuda" if file.endswith(ON_THE_DEFAULT_DEVICE) else "cpu"
+    return os.environ | {"OMP_NUM_THREADS": "1", "EIGENTRACK_TEST_DEVICE": device}
 
 
 def collected(files: list[str]) -> dict[str, list[str]]:

@@ -68,7 +68,8 @@ def _plot(
                 for run, points in zip(runs, asked, strict=True)
                 if points
             ]
-            _draw(axes, curves, styles[series], f"{series}{_diverged(len(runs), len(curves))}")
+            drawn = sum(bool(run.scores.curve) for run in runs)
+            _draw(axes, curves, styles[series], f"{series}{_diverged(len(runs), drawn)}")
         for trained_to in sorted({result.trained_to for result in inside}):
             axes.axvline(trained_to, color="black", linestyle="--", linewidth=1, label=f"longest in training: {trained_to}")
         axes.set(title=panel, xlabel="sequence length (tokens)", xscale="log")

@@ -148,7 +148,7 @@ def _calm_rate(runs: Sequence[CellResult], series: str, rates: Sequence[float]) 
 
 
 EXPERIMENT = Experiment(
-    name="stabilit.",
+    name="stability",
     title="Where runs diverge, by model size, learning rate and range",
     source="none; the paper says that both models trained stably in the wide range, without a change of the learning rate",
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},

@@ -143,7 +143,7 @@ class Plan:
         """Narrow blocks of V where there are few sequences and heads: every block is a program that walks on its own.
 
         Loads run ahead from chunk to chunk; for a single chunk there is none to run to, and buffers only keep other programs
-        out. Two stages at the least: one is compiled into wrong addresses (T40 H8 D128, K65 V5).
+        out. In bfloat16 two stages at the least: one is compiled into wrong addresses (T40 H8 D128, K65 V5).
         """
         if not self.half:
             return {"BV": 16, "num_warps": 4, "num_stages": 1}

@@ -2,7 +2,7 @@
 """One gate a key channel: scores of a chunk and their gradients; every thread follows channels of its own through 16 tokens.
 
     h_j = Γ_ij k_j at token i;                           P_ij = q_i·h_j,   dq_i = Γ_i0 Y_i + Σ_j G_ij h_j           (14)
-    d_j = Σ_{i≥t} Γ_it q_i G_ij at token t, backwards;   dk_t = Γ_Ct X_t + d_t,   da_t from the h_j and d_j         (15)
+    d_j = Σ_{i≥t} Γ_it q_i G_ij at token t, backwards;   dk_t = Γ_16t X_t + d_t,   da_t from the h_j and d_j        (15)
 
 Tiles [16, BK] hold one h_j or d_j in each row, and all rows lie in the registers of a thread: running products cost it one
 multiplication each and no word from other threads. A program has one of the two blocks of 16 tokens of a chunk; the other one
@@ -118,28 +118,32 @@ def scores_kernel(
     PRECISION: tl.constexpr,
 ):
     """P of every chunk, zero above the diagonal: one program for each block of its rows."""
+    tl.static_assert(C == 2 * BLOCK)
     pair, second = tl.program_id(0) // 2, tl.program_id(0) % 2
     slot, head = pair // heads, pair % heads
     first, tokens = locate_chunk(slot, bounds, chunk_starts, chunk_sequence, time, C, 1, PACKED)
     if tokens > 0:
-        o_k = tl.arange(0, BK)
         o = tl.arange(0, BLOCK)
         token = first * heads + head
         own, left = token + second * BLOCK * heads, tokens - second * BLOCK  # the block's first token, how many are left
-        p_scores = scores + pair.to(tl.int64) * C * C + second * BLOCK * C
-        b_held = tl.zeros([BLOCK, BK], dtype=tl.float32)
-        b_q = load_own(q + own * K, o_k, left, heads, 0.0, K)
-        b_k = load_own(k + own * K, o_k, left, heads, 0.0, K)
-        b_a = load_own(a + own * K, o_k, left, heads, 1.0, K)
-        for i in tl.static_range(BLOCK):
-            b_held = follow(b_held, row_of(b_a, i), row_of(b_k, i), i)
-            b_scores = tl.sum(b_held * row_of(b_q, i)[None, :], axis=1)
-            tl.store(p_scores + i * C + second * BLOCK + o, b_scores.to(scores.dtype.element_ty))
+        b_scores = tl.zeros([BLOCK, BLOCK], dtype=tl.float32)
         b_across = tl.zeros([BLOCK, BLOCK], dtype=tl.float32)
-        if second == 1:
-            b_queries, _ = last_queries(q + own * K, a + own * K, o_k, left, heads, K)
-            b_keys, _ = first_keys(k + token * K, a + token * K, o_k, tl.minimum(tokens, BLOCK), heads, K)
-            b_across = product(b_queries, tl.trans(b_keys), OPERAND, PRECISION)
+        for k_start in range(0, K, BK):
+            o_k = k_start + tl.arange(0, BK)
+            b_q = load_own(q + own * K, o_k, left, heads, 0.0, K)
+            b_k = load_own(k + own * K, o_k, left, heads, 0.0, K)
+            b_a = load_own(a + own * K, o_k, left, heads, 1.0, K)
+            b_held = tl.zeros([BLOCK, BK], dtype=tl.float32)
+            for i in tl.static_range(BLOCK):
+                b_held = follow(b_held, row_of(b_a, i), row_of(b_k, i), i)
+                b_row = tl.sum(b_held * row_of(b_q, i)[None, :], axis=1)
+                b_scores += tl.where((o == i)[:, None], b_row[None, :], 0.0)
+            if second == 1:
+                b_queries, _ = last_queries(q + own * K, a + own * K, o_k, left, heads, K)
+                b_keys, _ = first_keys(k + token * K, a + token * K, o_k, tl.minimum(tokens, BLOCK), heads, K)
+                b_across += product(b_queries, tl.trans(b_keys), OPERAND, PRECISION)
+        p_scores = scores + pair.to(tl.int64) * C * C + second * BLOCK * C
+        store_tile(p_scores + second * BLOCK, b_scores, o, o, o < BLOCK, C)
         store_tile(p_scores + (1 - second) * BLOCK, b_across, o, o, o < BLOCK, C)
 
 
@@ -160,25 +164,26 @@ def pairs_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """G_ij = dy_i·v_j of every chunk."""
-    slot, head = tl.program_id(0) // heads, tl.program_id(0) % heads
+    """G_ij = dy_i·v_j of every block."""
+    pair, second = tl.program_id(0) // 2, tl.program_id(0) % 2
+    slot, head = pair // heads, pair % heads
     first, tokens = locate_chunk(slot, bounds, chunk_starts, chunk_sequence, time, C, 1, PACKED)
-    if tokens > 0:
-        o_c = tl.arange(0, C)
-        m_row = o_c < tokens
-        token = first * heads + head
-        b_pairs = tl.zeros([C, C], dtype=tl.float32)
+    if tokens > second * BLOCK:
+        o = tl.arange(0, BLOCK)
+        m_row = o < tokens - second * BLOCK
+        own = (first + second * BLOCK) * heads + head
+        b_pairs = tl.zeros([BLOCK, BLOCK], dtype=tl.float32)
         for v_start in range(0, V, BV):
             o_v = v_start + tl.arange(0, BV)
-            b_dy = load_tile(dy + token * V, o_c * heads, o_v, m_row, V)
-            b_vt = load_columns(v + token * V, o_c * heads, o_v, m_row, V)
+            b_dy = load_tile(dy + own * V, o * heads, o_v, m_row, V)
+            b_vt = load_columns(v + own * V, o * heads, o_v, m_row, V)
             b_pairs += product(b_dy, b_vt, OPERAND, PRECISION)
-        store_tile(pairs + tl.program_id(0).to(tl.int64) * C * C, b_pairs, o_c, o_c, o_c < C, C)
+        store_tile(pairs + tl.program_id(0).to(tl.int64) * BLOCK * BLOCK, b_pairs, o, o, o < BLOCK, BLOCK)
 
 
 @triton.jit
-def follow_gradients(b_q, b_k, b_a, pairs, queried, stored, b_kept, BK: tl.constexpr, C: tl.constexpr):
-    """dq, dk, da [16, BK] of a block, (14) and (15); pairs: of its first token with itself."""
+def follow_gradients(b_q, b_k, b_a, pairs, queried, stored, b_kept, BK: tl.constexpr):
+    """dq, dk, da [16, BK] of a block, (14) and (15), from its G, and Y and X of the states on both sides of it."""
     o_j = tl.arange(0, BLOCK)
     b_held = tl.zeros([BLOCK, BK], dtype=tl.float32)
     b_start = tl.full([BK], 1.0, tl.float32)  # Γ_i0
@@ -191,14 +196,14 @@ def follow_gradients(b_q, b_k, b_a, pairs, queried, stored, b_kept, BK: tl.const
         b_held = follow(b_held, b_gate, b_key, i)
         b_start = b_start * b_gate
         b_met = b_met * b_gate + b_key * stored[i]
-        b_pairs = tl.load(pairs + i * C + o_j)
+        b_pairs = tl.load(pairs + i * BLOCK + o_j)
         b_dq = with_row(b_dq, b_start * queried[i] + rows_up_to(b_held * b_pairs[:, None], i), i)
     b_owed = tl.zeros([BLOCK, BK], dtype=tl.float32)  # d_j
-    b_asked = b_kept  # Γ_Ct ⟨S, dS'⟩ + Σ_{i≥t} Γ_it q_i Y_i
-    b_end = tl.full([BK], 1.0, tl.float32)  # Γ_Ct
+    b_asked = b_kept  # Γ_16t ⟨S, dS″⟩ + Σ_{i≥t} Γ_it q_i Y_i
+    b_end = tl.full([BK], 1.0, tl.float32)  # Γ_16t
     for step in tl.static_range(BLOCK):
         b_query = row_of(b_q, BLOCK - 1 - step)
-        b_pairs = tl.load(pairs + (BLOCK - 1 - step) * C + o_j)
+        b_pairs = tl.load(pairs + (BLOCK - 1 - step) * BLOCK + o_j)
         b_owed = tl.where((o_j < BLOCK - step)[:, None], b_owed + b_query[None, :] * b_pairs[:, None], 0.0)
         b_asked += b_query * queried[BLOCK - 1 - step]
         b_of_k = b_end * stored[BLOCK - 1 - step] + row_of(b_owed, BLOCK - 1 - step)
@@ -241,6 +246,7 @@ def channel_gradients_kernel(
     PRECISION: tl.constexpr,
 ):
     """All gradients but those of v: one program for a block of a chunk and a block of channels."""
+    tl.static_assert(C == 2 * BLOCK)
     BLOCKS: tl.constexpr = (K + BK - 1) // BK
     pair, second = tl.program_id(0) // (2 * BLOCKS), tl.program_id(0) // BLOCKS % 2
     slot, head = pair // heads, pair % heads
@@ -276,12 +282,12 @@ def channel_gradients_kernel(
             b_stored += product(b_v, b_dstate, OPERAND, PRECISION)
             b_kept += tl.sum(b_state * b_dstate, axis=0)
         queried, stored = columns(tl.trans(b_queried), BK), columns(tl.trans(b_stored), BK)
-        p_pairs = pairs + place * C * C + second * BLOCK * (C + 1)
+        p_pairs = pairs + (place * 2 + second) * BLOCK * BLOCK
         b_q = load_own(q + own * K, o_k, left, heads, 0.0, K)
         b_k = load_own(k + own * K, o_k, left, heads, 0.0, K)
         b_a = load_own(a + own * K, o_k, left, heads, 1.0, K)
         m_inside = is_inside(o_k, left, K)
-        b_dq, b_dk, b_da = follow_gradients(b_q, b_k, b_a, p_pairs, queried, stored, b_kept, BK, C)
+        b_dq, b_dk, b_da = follow_gradients(b_q, b_k, b_a, p_pairs, queried, stored, b_kept, BK)
         tl.store(own_channels(dq + own * K, o_k, heads, K), b_dq.to(dq.dtype.element_ty), mask=m_inside)
         tl.store(own_channels(dk + own * K, o_k, heads, K), b_dk.to(dk.dtype.element_ty), mask=m_inside)
         tl.store(own_channels(da + own * K, o_k, heads, K), b_da.to(da.dtype.element_ty), mask=m_inside)

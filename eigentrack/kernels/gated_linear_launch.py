@@ -16,7 +16,7 @@ from eigentrack.kernels.direct_launch import launch
 from eigentrack.kernels.gated_linear_followed import channel_gradients_kernel, pairs_kernel, scores_kernel
 from eigentrack.kernels.gated_linear_gradients import gradients_kernel
 from eigentrack.kernels.gated_linear_output import output_kernel
-from eigentrack.kernels.gated_linear_plan import BLOCKS_OF_A_CHUNK, Plan
+from eigentrack.kernels.gated_linear_plan import BLOCK, BLOCKS_OF_A_CHUNK, Plan
 from eigentrack.kernels.gated_linear_short import short_backward_kernel, short_forward_kernel
 from eigentrack.kernels.gated_linear_step import step_kernel
 from eigentrack.kernels.gated_linear_walk import carry_kernel, walk_kernel
@@ -158,9 +158,9 @@ def backward(inputs: Inputs, scores: Tensor | None, states: Tensor | None, dy: T
             lambda: {**_constants(plan, gradients_kernel), **given, **plan.gradients_settings()},
         )
         return out
-    pairs = q.new_empty(plan.slots, plan.heads, plan.tokens, plan.tokens, dtype=torch.float32)
+    pairs = q.new_empty(plan.slots, plan.heads, BLOCKS_OF_A_CHUNK, BLOCK, BLOCK, dtype=torch.float32)
     launch(
-        *(plan.compiled, pairs_kernel, plan.slots * plan.heads),
+        *(plan.compiled, pairs_kernel, plan.slots * plan.heads * BLOCKS_OF_A_CHUNK),
         (v, dy, pairs, *chunks),
         lambda: {**_constants(plan, pairs_kernel), "PACKED": plan.packed, **plan.pairs_settings()},
     )

@@ -16,7 +16,7 @@ from torch import Tensor
 from eigentrack.kernels.direct_launch import Compiled
 
 LONGEST_CHUNK = 64
-BLOCKS_OF_A_CHUNK = 2  # of 16 tokens each, with one gate a channel
+BLOCK, BLOCKS_OF_A_CHUNK = 16, 2  # tokens, and how many with one gate a channel
 SHORTEST_CHUNK = 16  # tensor cores want at least 16 rows
 PROGRAMS_WANTED = 256  # about two for each multiprocessor
 SHORTEST_SEGMENT = 16  # chunks
@@ -58,8 +58,7 @@ class Plan:
     @cached_property
     def short(self) -> bool:
         """Every sequence fits into one chunk, and a program can hold all of its state."""
-        longest = LONGEST_CHUNK if self.half and not self.channel else LONGEST_CHUNK // 2  # else the registers do not hold it
-        fits = self.time <= longest and max(self.key_dim, self.value_dim) <= WIDEST_SHORT
+        fits = self.time <= self._longest and max(self.key_dim, self.value_dim) <= WIDEST_SHORT
         return fits and not self.packed and not self.step
 
     @cached_property
@@ -71,7 +70,12 @@ class Plan:
     def tokens(self) -> int:
         if self.short:
             return max(SHORTEST_CHUNK, _power_of_two(self.time))
-        return LONGEST_CHUNK if self.half and not self.channel else LONGEST_CHUNK // 2
+        return self._longest
+
+    @cached_property
+    def _longest(self) -> int:
+        """Tokens whose products of gates the registers hold."""
+        return LONGEST_CHUNK if self.half and not self.channel else BLOCKS_OF_A_CHUNK * BLOCK
 
     @cached_property
     def slots(self) -> int:
@@ -134,12 +138,11 @@ class Plan:
         return {"BK": 64, "BV": 64, "num_warps": 4, "num_stages": 2}
 
     def scores_settings(self) -> dict[str, int]:
-        """One warp, whose threads share the channels alone: 32 to 128 of them."""
-        block = max(32, _power_of_two(self.key_dim))
-        return {"BK": block, "num_warps": max(1, block // 128), "num_stages": 1}
+        """One warp, whose threads share the channels alone."""
+        return {"BK": min(128, max(32, _power_of_two(self.key_dim))), "num_warps": 1, "num_stages": 1}
 
     def pairs_settings(self) -> dict[str, int]:
-        return {"BV": 64 if self.half else 16, "num_warps": 2, "num_stages": 1}
+        return {"BV": 64 if self.half else 16, "num_warps": 1, "num_stages": 1}
 
     def gradients_settings(self) -> dict[str, int]:
         if not self.half:

@@ -68,6 +68,7 @@ HEAD, CHANNEL = plan(128, 128, 2048, False), plan(128, 128, 2048, True)
 SHORT_HEAD, SHORT_CHANNEL = plan(16, 32, 40, False), plan(16, 32, 32, True)
 SHORT_FULL = plan(32, 32, 32, False, torch.float32)
 STEP = plan(128, 128, 1, True)
+NARROW_CHANNEL = plan(16, 32, 2048, True)
 FULL_HEAD, FULL_CHANNEL = (plan(128, 128, 2048, channel, torch.float32) for channel in (False, True))
 CASES = [
     (walk_kernel, HEAD, HEAD.walk_settings(), False),
@@ -95,7 +96,9 @@ SLOW_CASES = [
     (output_kernel, FULL_CHANNEL, FULL_CHANNEL.output_settings(), True),
     (gradients_kernel, FULL_HEAD, FULL_HEAD.gradients_settings(), False),
     (scores_kernel, FULL_CHANNEL, FULL_CHANNEL.scores_settings(), False),
+    (pairs_kernel, FULL_CHANNEL, FULL_CHANNEL.pairs_settings(), False),
     (channel_gradients_kernel, FULL_CHANNEL, FULL_CHANNEL.channel_gradients_settings(), False),
+    (channel_gradients_kernel, NARROW_CHANNEL, NARROW_CHANNEL.channel_gradients_settings(), False),
 ]
 
 

@@ -33,10 +33,17 @@ every_mixer = pytest.mark.parametrize("mixer", MIXERS)
 every_task = pytest.mark.parametrize("task", TASKS)
 
 
-def make_step(mixer: str = "deltanet", device: str = "cpu", task: str = "parity", **changes: Any) -> TrainingStep:
+def make_step(
+    mixer: str = "deltanet",
+    device: str = "cpu",
+    task: str = "parity",
+    mixer_options: dict[str, Any] | None = None,
+    **changes: Any,
+) -> TrainingStep:
     torch.manual_seed(0)
     made = make_task(task, TASK_OPTIONS.get(task, {}))
-    config = ModelConfig(vocab_size=made.model_vocab_size, d_model=16, mixer=mixer, mixer_options=OPTIONS.get(mixer, {}))
+    options = OPTIONS.get(mixer, {}) if mixer_options is None else mixer_options
+    config = ModelConfig(vocab_size=made.model_vocab_size, d_model=16, mixer=mixer, mixer_options=options)
     training = {"steps": 50, "batch": 16, "lengths": (24, 30), "learning_rate": 1e-2, **changes}
     return TrainingStep(SequenceModel(config).to(device), made, TrainingConfig(**training))
 
@@ -72,6 +79,10 @@ def host_traffic(step: TrainingStep) -> list[str]:
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_no_layer_reads_from_the_device(mixer: str, precision: str) -> None:
     assert host_traffic(make_step(mixer, precision=precision)) == []
+
+
+def test_no_full_matrix_without_a_range_reads_from_the_device() -> None:
+    assert host_traffic(make_step("dense", mixer_options={"eigenvalues": None, "state_size": 8})) == []
 
 
 @every_task
