@@ -2,9 +2,9 @@
 
     python benchmarks/gpu_cold_start.py [--match step] [--out results/gpu_cold_start.json]
 
-Rows of other ops stay in the file. Each op has a process of its own with an empty cache of Triton's, one after another. The clock
-starts when torch and the op are imported, the inputs lie on the GPU and one small product has run there; it covers the import of
-Triton and of the kernels, compilation, and the two passes. Of a decoding step it covers the step.
+Rows of other ops stay in the file. Each op has a process of its own with an empty cache of Triton's, one after another. The
+clock starts when torch and the op are imported, the inputs lie on the GPU and one small product has run there; it covers the
+import of Triton and of the kernels, compilation, and the two passes. Of a decoding step it covers the step.
 """
 
 from __future__ import annotations
