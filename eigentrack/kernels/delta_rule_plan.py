@@ -146,7 +146,7 @@ class Plan:
         out. In bfloat16 two stages at the least: one is compiled into wrong addresses (T40 H8 D128, K65 V5).
         """
         if not self.half:
-            return {"BV": 16, "num_warps": 4, "num_stages": 1}
+            return {"BV": 16, "num_warps": 2, "num_stages": 1}
         programs = self.sequences * self.heads * -(-self.value_dim // 64)
         ahead = 2 if self.single or (self.gated and self.factors == 1) else 3
         return {"BV": 64 if programs >= PROGRAMS_WANTED else 16, "num_warps": 4, "num_stages": ahead}

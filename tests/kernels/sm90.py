@@ -25,6 +25,7 @@ class Resources:
     wgmma: int
     wgmma_from_registers: int  # the assembler of CUDA < 13.3 may overwrite such operands while they are read
     mma: int  # the other kind of product on tensor cores, in the program of one warp
+    shuffles: int  # words from thread to thread
 
 
 def compile_for_sm90(
@@ -45,5 +46,6 @@ def compile_for_sm90(
     assert usage is not None, report
     multiply = re.findall(r"wgmma\.mma_async[^\n]*", compiled.asm["ptx"])
     from_registers = [line for line in multiply if line.count("{") == 2]
-    small = len(re.findall(r"mma\.sync", compiled.asm["ptx"]))
-    return Resources(int(usage[1]), int(usage[2]), compiled.metadata.shared, len(multiply), len(from_registers), small)
+    small, shuffles = (len(re.findall(rf"{name}\.sync", compiled.asm["ptx"])) for name in ("mma", "shfl"))
+    counts = (len(multiply), len(from_registers), small, shuffles)
+    return Resources(int(usage[1]), int(usage[2]), compiled.metadata.shared, *counts)

@@ -111,7 +111,9 @@ def test_the_carry_compiles() -> None:
     assert found.spilled_bytes == 0
 
 
-def check(found: Resources) -> None:
+def check(kernel: Any, found: Resources) -> None:
+    if kernel is channel_gradients_kernel:
+        assert found.shuffles < 500, "the compiler has spread the tokens of a block over threads"
     assert found.wgmma_from_registers == 0, "the assembler of CUDA before 13.3 may overwrite such operands"
     assert found.shared_bytes <= 227 * 1024
     assert found.registers > 32, "the assembler gave up on the registers"
@@ -119,7 +121,7 @@ def check(found: Resources) -> None:
 
 @pytest.mark.parametrize(("kernel", "plan", "settings", "reverse"), CASES, ids=lambda value: getattr(value, "__name__", ""))
 def test_it_compiles_without_operands_at_risk(kernel: Any, plan: Plan, settings: dict[str, int], reverse: bool) -> None:
-    check(compiled(kernel, plan, settings, reverse))
+    check(kernel, compiled(kernel, plan, settings, reverse))
 
 
 @pytest.mark.slow
@@ -127,4 +129,4 @@ def test_it_compiles_without_operands_at_risk(kernel: Any, plan: Plan, settings:
     ("kernel", "plan", "settings", "reverse"), SLOW_CASES, ids=lambda value: getattr(value, "__name__", "")
 )
 def test_the_rest_too(kernel: Any, plan: Plan, settings: dict[str, int], reverse: bool) -> None:
-    check(compiled(kernel, plan, settings, reverse))
+    check(kernel, compiled(kernel, plan, settings, reverse))
