@@ -18,6 +18,7 @@ import triton.language as tl
 
 from eigentrack.kernels.delta_rule_chunk import load_columns, load_tile, product, store_tile
 from eigentrack.kernels.delta_rule_forward import locate_chunk
+from eigentrack.kernels.gated_linear_gradients import pair_products
 
 BLOCK = tl.constexpr(16)  # tokens
 BLOCK_LEVELS = tl.constexpr(4)
@@ -172,12 +173,7 @@ def pairs_kernel(
         o = tl.arange(0, BLOCK)
         m_row = o < tokens - second * BLOCK
         own = (first + second * BLOCK) * heads + head
-        b_pairs = tl.zeros([BLOCK, BLOCK], dtype=tl.float32)
-        for v_start in range(0, V, BV):
-            o_v = v_start + tl.arange(0, BV)
-            b_dy = load_tile(dy + own * V, o * heads, o_v, m_row, V)
-            b_vt = load_columns(v + own * V, o * heads, o_v, m_row, V)
-            b_pairs += product(b_dy, b_vt, OPERAND, PRECISION)
+        b_pairs = pair_products(dy + own * V, v + own * V, m_row, heads, V, BLOCK, BV, OPERAND, PRECISION)
         store_tile(pairs + tl.program_id(0).to(tl.int64) * BLOCK * BLOCK, b_pairs, o, o, o < BLOCK, BLOCK)
 
 
