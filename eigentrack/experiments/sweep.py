@@ -1,7 +1,8 @@
 """Run many cells at once on this machine: a few processes take one cell after another and share the device.
 
-A process that is killed takes nothing with it but the steps since its cell's last checkpoint; another takes its place. Where
-the time is limited, cells stop with a checkpoint.
+A process that is killed takes nothing with it but the steps since its cell's last checkpoint; another takes its place, as it
+does for one in which a cell failed: after an error of the GPU nothing works any more in that process. Where the time is
+limited, cells stop with a checkpoint.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _start(context: multiprocessing.context.SpawnContext, folder: Path, device: 
 
 
 def _listen(worker: _Worker, ledger: Ledger) -> bool:
-    """One message of a worker: steps done, words, a result, a failure, the end of its time. False if it is dead."""
+    """One message of a worker: steps done, words, a result, a failure, the end of its time. False if it is of no more use."""
     assert worker.cell is not None
     try:
         message = worker.connection.recv()
@@ -118,6 +119,10 @@ def _listen(worker: _Worker, ledger: Ledger) -> bool:
             return True
         if isinstance(message, _Failure):
             ledger.died(cell, message.reason, by_accident=message.by_accident)
+            if message.by_accident:
+                worker.process.terminate()
+                worker.process.join()
+                return False
         else:
             ledger.finished(cell, message)
     return True

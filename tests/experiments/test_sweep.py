@@ -16,7 +16,15 @@ from eigentrack.experiments.cell import RESULT_FILE, Cell
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.ledger import Ledger, SweepProgress
 from eigentrack.experiments.sweep import run_locally
-from tests.experiments.toy import SETTINGS, dies_once, fails_at_seed_0, has_no_time, refuses, toy_cells
+from tests.experiments.toy import (
+    SETTINGS,
+    breaks_its_process_once,
+    dies_once,
+    fails_at_seed_0,
+    has_no_time,
+    refuses,
+    toy_cells,
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -44,6 +52,15 @@ def test_a_cell_that_fails_twice_is_named_and_the_others_finish(tmp_path: Path) 
     assert [(tmp_path / name / "tries").read_text() for name in broken] == ["xx", "xx"]
     assert said[0] == f"{broken[0]}: RuntimeError: no luck; it is tried again"
     assert said[1] == f"{broken[0]}: RuntimeError: no luck; given up after 2 tries"
+
+
+def test_a_process_in_which_a_cell_failed_is_replaced(tmp_path: Path) -> None:
+    cells, said = [cell for cell in toy_cells(seeds=(0, 1)) if cell.rate == 1e-2], []
+    ledger = Ledger(cells, tmp_path, say=said.append)
+    run_locally(ledger, jobs=1, device="cpu", work=breaks_its_process_once)
+    outcome = ledger.outcome()
+    assert (len(outcome.results), outcome.failures) == (len(cells), {})
+    assert [line.partition(": ")[0] for line in said] == [cell.name for cell in cells if cell.seed == 0]
 
 
 def test_a_wrong_value_is_not_tried_again(tmp_path: Path) -> None:

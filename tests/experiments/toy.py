@@ -98,6 +98,19 @@ def fails_at_seed_0(
     return run_cell(cell, folder, device, report, say)
 
 
+_broken_processes: set[int] = set()  # of one process, as each has its own
+
+
+def breaks_its_process_once(
+    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]
+) -> CellResult:
+    """As an illegal access to a GPU's memory does: whatever the same process tries afterwards fails as well."""
+    if os.getpid() in _broken_processes or (cell.seed == 0 and count(folder, "tries") == 1):
+        _broken_processes.add(os.getpid())
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    return run_cell(cell, folder, device, report, say)
+
+
 def refuses(cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]) -> CellResult:
     count(folder, "tries")
     raise ValueError("text.txt is not there")
