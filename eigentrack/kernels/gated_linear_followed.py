@@ -101,11 +101,19 @@ def last_queries(q, a, o_k, tokens, heads, K: tl.constexpr):
 
 
 @triton.jit
+def multiplied(b_x, b_y):
+    return b_x * b_y
+
+
+@triton.jit
 def scores_kernel(
     q,
     k,
     a,
     scores,
+    queries,
+    keys,
+    decays,
     bounds,
     chunk_starts,
     chunk_sequence,
@@ -118,15 +126,18 @@ def scores_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """P of every chunk, zero above the diagonal: one program for each block of its rows."""
+    """P of every chunk, zero above the diagonal; Γ_i0 ⊙ q_i, Γ_Cj ⊙ k_j and Γ_C0, which the walks and outputs read. One
+    program for each block of a chunk."""
     tl.static_assert(C == 2 * BLOCK)
     pair, second = tl.program_id(0) // 2, tl.program_id(0) % 2
     slot, head = pair // heads, pair % heads
     first, tokens = locate_chunk(slot, bounds, chunk_starts, chunk_sequence, time, C, 1, PACKED)
     if tokens > 0:
         o = tl.arange(0, BLOCK)
+        place = pair.to(tl.int64)
         token = first * heads + head
         own, left = token + second * BLOCK * heads, tokens - second * BLOCK  # the block's first token, how many are left
+        other, others = token + (1 - second) * BLOCK * heads, tokens - (1 - second) * BLOCK
         b_scores = tl.zeros([BLOCK, BLOCK], dtype=tl.float32)
         b_across = tl.zeros([BLOCK, BLOCK], dtype=tl.float32)
         for k_start in range(0, K, BK):
@@ -135,15 +146,28 @@ def scores_kernel(
             b_k = load_own(k + own * K, o_k, left, heads, 0.0, K)
             b_a = load_own(a + own * K, o_k, left, heads, 1.0, K)
             b_held = tl.zeros([BLOCK, BK], dtype=tl.float32)
+            b_start = tl.full([BK], 1.0, tl.float32)  # Γ_i0 of the block
+            b_queries = b_held
             for i in tl.static_range(BLOCK):
-                b_held = follow(b_held, row_of(b_a, i), row_of(b_k, i), i)
-                b_row = tl.sum(b_held * row_of(b_q, i)[None, :], axis=1)
+                b_gate, b_query = row_of(b_a, i), row_of(b_q, i)
+                b_held = follow(b_held, b_gate, row_of(b_k, i), i)
+                b_row = tl.sum(b_held * b_query[None, :], axis=1)
                 b_scores += tl.where((o == i)[:, None], b_row[None, :], 0.0)
+                b_start = b_start * b_gate
+                b_queries = with_row(b_queries, b_start * b_query, i)
+            # now the keys, b_held, have come to the block's end, and Γ_i0 is the product of all its gates
+            b_other = tl.reduce(load_own(a + other * K, o_k, others, heads, 1.0, K), 0, multiplied)
             if second == 1:
-                b_queries, _ = last_queries(q + own * K, a + own * K, o_k, left, heads, K)
-                b_keys, _ = first_keys(k + token * K, a + token * K, o_k, tl.minimum(tokens, BLOCK), heads, K)
+                b_keys, _ = first_keys(k + other * K, a + other * K, o_k, tl.minimum(others, BLOCK), heads, K)
                 b_across += product(b_queries, tl.trans(b_keys), OPERAND, PRECISION)
-        p_scores = scores + pair.to(tl.int64) * C * C + second * BLOCK * C
+            else:
+                tl.store(decays + place * K + o_k, b_start * b_other, mask=o_k < K)
+            b_queries *= tl.where(second == 1, b_other, 1.0)[None, :]
+            b_held *= tl.where(second == 1, 1.0, b_other)[None, :]
+            m_inside = is_inside(o_k, left, K)
+            tl.store(own_channels(queries + own * K, o_k, heads, K), b_queries.to(OPERAND), mask=m_inside)
+            tl.store(own_channels(keys + own * K, o_k, heads, K), b_held.to(OPERAND), mask=m_inside)
+        p_scores = scores + place * C * C + second * BLOCK * C
         store_tile(p_scores + second * BLOCK, b_scores, o, o, o < BLOCK, C)
         store_tile(p_scores + (1 - second) * BLOCK, b_across, o, o, o < BLOCK, C)
 

@@ -40,26 +40,42 @@ class Inputs(NamedTuple):
         return Inputs(*map(shadow, self))  # type: ignore[arg-type]
 
 
-class Outputs(NamedTuple):
-    """`scores` and `states` are what the backward pass reads again; None where it needs none."""
+class Kept(NamedTuple):
+    """What kernels hand to each other and to the backward pass; None where there is nothing. All but the states: one gate a
+    channel."""
 
-    y: Tensor
-    last_state: Tensor
-    scores: Tensor | None  # [slots, H, C, C], one gate a channel
+    scores: Tensor | None  # [slots, H, C, C]
+    queries: Tensor | None  # [B, T, H, K], Γ_i0 ⊙ q_i
+    keys: Tensor | None  # [B, T, H, K], Γ_Cj ⊙ k_j
+    decays: Tensor | None  # [slots, H, K], Γ_C0
     states: Tensor | None  # [slots, H, K, V] at the start of each chunk
 
     @staticmethod
-    def allocate(plan: Plan, inputs: Inputs) -> Outputs:
+    def allocate(plan: Plan, inputs: Inputs) -> Kept:
         q, heads = inputs.q, plan.heads
-        state = (heads, plan.key_dim, plan.value_dim)
+        scores = queries = keys = decays = states = None
         whole = plan.short or plan.step  # one launch, which keeps nothing
-        scored = plan.channel and not whole
-        carried = not whole and (inputs.initial_state is not None or not plan.single)
+        if plan.channel and not whole:
+            scores = q.new_empty(plan.slots, heads, plan.tokens, plan.tokens, dtype=plan.operand)
+            queries, keys = (q.new_empty(q.shape, dtype=plan.operand) for _ in range(2))
+            decays = q.new_empty(plan.slots, heads, plan.key_dim, dtype=torch.float32)
+        if not whole and (inputs.initial_state is not None or not plan.single):
+            states = q.new_empty(plan.slots, heads, plan.key_dim, plan.value_dim, dtype=plan.operand)
+        return Kept(scores, queries, keys, decays, states)
+
+
+class Outputs(NamedTuple):
+    y: Tensor
+    last_state: Tensor
+    kept: Kept
+
+    @staticmethod
+    def allocate(plan: Plan, inputs: Inputs) -> Outputs:
+        q, state = inputs.q, (plan.heads, plan.key_dim, plan.value_dim)
         return Outputs(
             y=q.new_empty(*q.shape[:3], plan.value_dim),
             last_state=q.new_empty(plan.sequences, *state, dtype=torch.float32),
-            scores=q.new_empty(plan.slots, heads, plan.tokens, plan.tokens, dtype=plan.operand) if scored else None,
-            states=q.new_empty(plan.slots, *state, dtype=plan.operand) if carried else None,
+            kept=Kept.allocate(plan, inputs),
         )
 
 
@@ -90,7 +106,7 @@ def forward(inputs: Inputs, differentiated: bool) -> Outputs:
 def _passes(inputs: Inputs, plan: Plan) -> None:
     out = _forward(inputs, plan)
     if plan.differentiated:  # who hands a state in will differentiate the one that comes out
-        backward(inputs, out.scores, out.states, out.y, None if inputs.initial_state is None else out.last_state)
+        backward(inputs, out.kept, out.y, None if inputs.initial_state is None else out.last_state)
 
 
 def _forward(inputs: Inputs, plan: Plan) -> Outputs:
@@ -112,19 +128,30 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
             lambda: {**_constants(plan, short_forward_kernel), "INITIAL": has_initial, **plan.short_settings()},
         )
         return out
-    table = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots)
+    table, kept = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots), out.kept
     if plan.channel:
         launch(
             *(plan.compiled, scores_kernel, plan.slots * plan.heads * BLOCKS_OF_A_CHUNK),
-            (q, k, a, out.scores, table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+            (
+                *(q, k, a, kept.scores, kept.queries, kept.keys, kept.decays),
+                *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+            ),
             lambda: {**_constants(plan, scores_kernel), "PACKED": plan.packed, **plan.scores_settings()},
         )
-    _walk(plan, table, k, v, a, initial_state, out.last_state, out.states, reverse=False)
-    _output(plan, table, q, k, v, a, out.scores, out.states, out.y, reverse=False)
+    queries, keys, gates = _for_chunks(inputs, kept)
+    _walk(plan, table, keys, v, gates, initial_state, out.last_state, kept.states, reverse=False)
+    _output(plan, table, queries, k, v, a, kept.scores, kept.states, out.y, reverse=False)
     return out
 
 
-def backward(inputs: Inputs, scores: Tensor | None, states: Tensor | None, dy: Tensor, dlast_state: Tensor | None) -> Gradients:
+def _for_chunks(inputs: Inputs, kept: Kept) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and gates as `walk` and `output` read them."""
+    if kept.queries is None or kept.keys is None or kept.decays is None:
+        return inputs.q, inputs.k, inputs.a
+    return kept.queries, kept.keys, kept.decays
+
+
+def backward(inputs: Inputs, kept: Kept, dy: Tensor, dlast_state: Tensor | None) -> Gradients:
     plan = inputs.plan(differentiated=True)
     out = Gradients.allocate(inputs)
     q, k, v, a, initial_state = inputs.q, inputs.k, inputs.v, inputs.a, inputs.initial_state
@@ -146,15 +173,16 @@ def backward(inputs: Inputs, scores: Tensor | None, states: Tensor | None, dy: T
     dstates = None
     if dlast_state is not None or not plan.single:
         dstates = q.new_empty(plan.slots, plan.heads, plan.key_dim, plan.value_dim, dtype=plan.operand)
+    queries, keys, gates = _for_chunks(inputs, kept)
     if dstates is not None or initial_state is not None:
-        _walk(plan, table, q, dy, a, dlast_state, out.dinitial_state, dstates, reverse=True)
-    _output(plan, table, k, q, dy, a, scores, dstates, out.dv, reverse=True)
+        _walk(plan, table, queries, dy, gates, dlast_state, out.dinitial_state, dstates, reverse=True)
+    _output(plan, table, keys, q, dy, a, kept.scores, dstates, out.dv, reverse=True)
     chunks = (table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads)
-    given = {"PACKED": plan.packed, "STATE": states is not None, "DSTATE": dstates is not None}
+    given = {"PACKED": plan.packed, "STATE": kept.states is not None, "DSTATE": dstates is not None}
     if not plan.channel:
         launch(
             *(plan.compiled, gradients_kernel, plan.slots * plan.heads),
-            (q, k, v, a, states, dy, dstates, out.dq, out.dk, out.da, *chunks),
+            (q, k, v, a, kept.states, dy, dstates, out.dq, out.dk, out.da, *chunks),
             lambda: {**_constants(plan, gradients_kernel), **given, **plan.gradients_settings()},
         )
         return out
@@ -168,7 +196,7 @@ def backward(inputs: Inputs, scores: Tensor | None, states: Tensor | None, dy: T
     blocks = BLOCKS_OF_A_CHUNK * -(-plan.key_dim // settings["BK"])
     launch(
         *(plan.compiled, channel_gradients_kernel, plan.slots * plan.heads * blocks),
-        (q, k, v, a, pairs, states, dy, dstates, out.dq, out.dk, out.da, *chunks),
+        (q, k, v, a, pairs, kept.states, dy, dstates, out.dq, out.dk, out.da, *chunks),
         lambda: {**_constants(plan, channel_gradients_kernel), **given, **settings},
     )
     return out
@@ -179,7 +207,7 @@ def _walk(
     table: ChunkTable,
     key: Tensor,
     value: Tensor,
-    a: Tensor,
+    gates: Tensor,
     start_state: Tensor | None,
     end_state: Tensor | None,
     states: Tensor | None,
@@ -192,7 +220,7 @@ def _walk(
         launch(
             *(plan.compiled, walk_kernel, pairs * segments * blocks),
             (
-                *(key, value, a, start, end, decay, kept, table.bounds, table.chunk_starts, plan.time, plan.heads),
+                *(key, value, gates, start, end, decay, kept, table.bounds, table.chunk_starts, plan.time, plan.heads),
                 *(segments, plan.span),
             ),
             lambda: {
@@ -208,8 +236,8 @@ def _walk(
         walk(start_state, end_state, None, states)
         return
     size = plan.key_dim * plan.value_dim
-    ends = a.new_empty(pairs * segments * size, dtype=torch.float32)
-    decay = a.new_empty(pairs * segments * (plan.key_dim if plan.channel else 1), dtype=torch.float32)
+    ends = gates.new_empty(pairs * segments * size, dtype=torch.float32)
+    decay = gates.new_empty(pairs * segments * (plan.key_dim if plan.channel else 1), dtype=torch.float32)
     walk(None, ends, decay, None)
     carry = plan.carry_settings()
     launch(

@@ -4,7 +4,8 @@
     forward    y_i  = Σ_{j≤i} P_ij v_j  + Sᵀ (Γ_i0 ⊙ q_i)         (4)
     reverse    dv_j = Σ_{i≥j} P_ij dy_i + dS'ᵀ (Γ_Cj ⊙ k_j)       (7)
 
-P_ij = q_iᵀ Γ_ij k_j: computed here for one gate a head, read from memory for one a channel. Results are built as columns,
+P_ij = q_iᵀ Γ_ij k_j: computed here for one gate a head; for one a channel it is read from memory, as Γ_i0 ⊙ q_i and Γ_Cj ⊙ k_j
+are. Results are built as columns,
 [BV, C], so that the left operand of every product is a tile from memory. Equations: docs/derivations/gated_linear.md.
 
 C tokens a chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
@@ -46,8 +47,9 @@ def output_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Reader, writer, value, output: q, k, v, y, or k, q, dy, dv. `states` at the chunk's start, or gradients at its end."""
-    GATES: tl.constexpr = K if CHANNEL else 1
+    """Reader, writer, value, output: q, k, v, y, or k, q, dy, dv. `states` at the chunk's start, or gradients at its end.
+
+    One gate a channel: the reader is Γ_i0 ⊙ q_i, or Γ_Cj ⊙ k_j, and neither writer nor a is read."""
     BLOCKS: tl.constexpr = (V + BV - 1) // BV
     pair = tl.program_id(0) // BLOCKS
     slot, head = pair // heads, pair % heads
@@ -68,10 +70,11 @@ def output_kernel(
                 b_writer = load_tile(writer + token * K, o_c * heads, o_k, m_row, K)
                 b_met += product(b_writer, b_reader, OPERAND, PRECISION)
             if STATE:
-                b_gates = load_gates(a + token * GATES, o_shift, o_k, tokens, heads, K, CHANNEL)
-                b_decay = to_end(b_gates, CHANNEL) if REVERSE else from_start(b_gates, CHANNEL)
+                if not CHANNEL:
+                    b_gates = load_gates(a + token, o_shift, o_k, tokens, heads, K, False)
+                    b_reader = b_reader * (to_end(b_gates, False) if REVERSE else from_start(b_gates, False))
                 b_state = load_columns(states + place * K * V, o_k, o_v, o_k < K, V)
-                b_output += product(b_state, b_reader * b_decay, OPERAND, PRECISION)
+                b_output += product(b_state, b_reader, OPERAND, PRECISION)
         if CHANNEL:
             if REVERSE:
                 b_met += load_tile(scores + place * C * C, o_c, o_c, o_c < C, C)

@@ -5,7 +5,8 @@
     reverse    dS ← Γ_C0 ⊙ dS + Σ_i (Γ_i0 ⊙ q_i) dy_iᵀ       (8)    keeps dS at the end of each chunk
 
 No entry of the state meets another: a program owns a block of BK channels and BV columns. Blocks are held as columns,
-[BV, BK], so that the left operand of the product is a tile from memory.
+[BV, BK], so that the left operand of the product is a tile from memory. With one gate a channel the factors of v and dy come
+from `scores` as they are needed, and so does Γ_C0.
 
 Few long sequences are cut into segments of SPAN chunks (13): all of them walk from zero, `carry` finds where each should have
 started, and all walk again from there. Equations: docs/derivations/gated_linear.md.
@@ -27,7 +28,7 @@ from eigentrack.kernels.gated_linear_decay import column, from_start, load_gates
 def walk_kernel(
     key,
     value,
-    a,
+    gates,
     start_state,
     end_state,
     whole_decay,
@@ -53,10 +54,11 @@ def walk_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """key and value are k and v, or q and dy. `start_state`, `end_state` [S, H, segments, K, V] and `whole_decay`, the product
-    of a segment's gates, are those of the walk: reversed, the initial state is where it ends. `states` are kept by chunk.
+    """key and value are k and v, or q and dy; gates are a. One gate a channel: key is Γ_Cj ⊙ k_j or Γ_i0 ⊙ q_i, gates Γ_C0.
+
+    `start_state`, `end_state` [S, H, segments, K, V] and `whole_decay`, the product of a segment's gates, are those of the
+    walk: reversed, the initial state is where it ends. `states` are kept by chunk.
     """
-    GATES: tl.constexpr = K if CHANNEL else 1
     VALUE_BLOCKS: tl.constexpr = (V + BV - 1) // BV
     BLOCKS: tl.constexpr = VALUE_BLOCKS * ((K + BK - 1) // BK)
     unit = (tl.program_id(0) // BLOCKS).to(tl.int64)  # a segment of one head of one sequence
@@ -80,21 +82,26 @@ def walk_kernel(
         tokens = tl.minimum(length - chunk * C, C)
         m_row = o_c < tokens
         token = (begin + chunk * C) * heads + head
+        place = (slot + chunk) * heads + head
         if KEEP:
-            store_columns(states + ((slot + chunk) * heads + head) * K * V, b_state, o_k, o_v, m_k, V)
+            store_columns(states + place * K * V, b_state, o_k, o_v, m_k, V)
         b_key = load_tile(key + token * K, o_c * heads, o_k, m_row, K)
         b_value = load_columns(value + token * V, o_c * heads, o_v, m_row, V)
-        b_a = load_gates(a + token * GATES, o_c, o_k, tokens, heads, K, CHANNEL)
-        if REVERSE:
-            b_decay = from_start(b_a, CHANNEL)
-            b_whole = column(b_decay, C - 1, C)
+        if CHANNEL:
+            b_whole = tl.load(gates + place * K + o_k, mask=m_k, other=0.0)
         else:
-            b_after = load_gates(a + token * GATES, o_c + 1, o_k, tokens, heads, K, CHANNEL)
-            b_decay = to_end(b_after, CHANNEL)
-            b_whole = column(b_decay * b_a, 0, C)
+            b_a = load_gates(gates + token, o_c, o_k, tokens, heads, K, False)
+            if REVERSE:
+                b_decay = from_start(b_a, False)
+                b_whole = column(b_decay, C - 1, C)
+            else:
+                b_after = load_gates(gates + token, o_c + 1, o_k, tokens, heads, K, False)
+                b_decay = to_end(b_after, False)
+                b_whole = column(b_decay * b_a, 0, C)
+            b_key = b_key * tl.trans(b_decay)
         if DECAY:
             b_segment *= b_whole
-        b_state = b_state * b_whole[None, :] + product(b_value, b_key * tl.trans(b_decay), OPERAND, PRECISION)
+        b_state = b_state * b_whole[None, :] + product(b_value, b_key, OPERAND, PRECISION)
     if END:
         store_columns(end_state + unit * K * V, b_state, o_k, o_v, m_k, V)
     if DECAY and block % VALUE_BLOCKS == 0:

@@ -34,6 +34,8 @@ FLOAT32 = {
     "start_state",
     "end_state",
     "whole_decay",
+    "gates",
+    "decays",
 }
 SWITCHES = {
     "PACKED": False,

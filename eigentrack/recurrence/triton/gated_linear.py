@@ -57,16 +57,16 @@ class _GatedLinear(torch.autograd.Function):
     def forward(ctx: Any, *inputs: Tensor | None) -> tuple[Tensor, Tensor]:
         out = kernels.forward(kernels.Inputs(*inputs), differentiated=True)  # type: ignore[arg-type]
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs, out.scores, out.states)
+        ctx.save_for_backward(*inputs, *out.kept)
         return out.y, out.last_state
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor | None, dlast_state: Tensor | None) -> tuple[Tensor | None, ...]:
         kept = ctx.saved_tensors  # once: activation checkpointing hands them over a single time
-        inputs, (scores, states) = kernels.Inputs(*kept[:INPUTS]), kept[INPUTS:]
+        inputs = kernels.Inputs(*kept[:INPUTS])
         dy, dlast_state = _or_zeros(dy, inputs.q, inputs.v), _contiguous(dlast_state)
-        return *kernels.backward(inputs, scores, states, dy, dlast_state), None
+        return *kernels.backward(inputs, kernels.Kept(*kept[INPUTS:]), dy, dlast_state), None
 
 
 def _or_zeros(dy: Tensor | None, q: Tensor, v: Tensor) -> Tensor:
@@ -81,12 +81,12 @@ def _contiguous(x: Tensor | None) -> Tensor | None:
     "eigentrack::gated_linear",
     mutates_args=(),
     schema="(Tensor q, Tensor k, Tensor v, Tensor a, Tensor? initial_state, Tensor? cu_seqlens, bool differentiated)"
-    " -> (Tensor, Tensor, Tensor, Tensor)",
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def _forward(*given):  # type: ignore[no-untyped-def]
     *inputs, differentiated = given
     out = kernels.forward(kernels.Inputs(*inputs), differentiated)
-    return out.y, out.last_state, *no_gaps(out.y, (out.scores, out.states))
+    return out.y, out.last_state, *no_gaps(out.y, out.kept)
 
 
 @_forward.register_fake
@@ -94,19 +94,18 @@ def _forward_fake(*given):  # type: ignore[no-untyped-def]
     *rest, differentiated = given
     inputs = kernels.Inputs(*rest)
     out = kernels.Outputs.allocate(inputs.plan_of_symbols(differentiated), inputs)
-    return out.y, out.last_state, *no_gaps(out.y, (out.scores, out.states))
+    return out.y, out.last_state, *no_gaps(out.y, out.kept)
 
 
 @torch.library.custom_op(
     "eigentrack::gated_linear_backward",
     mutates_args=(),
     schema="(Tensor dy, Tensor? dlast_state, Tensor q, Tensor k, Tensor v, Tensor a, Tensor? initial_state, Tensor? cu_seqlens,"
-    " Tensor scores, Tensor states) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    " Tensor scores, Tensor queries, Tensor keys, Tensor decays, Tensor states) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def _backward(dy, dlast_state, *inputs_and_kept):  # type: ignore[no-untyped-def]
-    scores, states = with_gaps(inputs_and_kept[INPUTS:])
-    inputs = kernels.Inputs(*inputs_and_kept[:INPUTS])
-    return no_gaps(dy, kernels.backward(inputs, scores, states, dy, dlast_state))
+    inputs, kept = kernels.Inputs(*inputs_and_kept[:INPUTS]), kernels.Kept(*with_gaps(inputs_and_kept[INPUTS:]))
+    return no_gaps(dy, kernels.backward(inputs, kept, dy, dlast_state))
 
 
 @_backward.register_fake
