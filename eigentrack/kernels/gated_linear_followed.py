@@ -202,6 +202,17 @@ def pairs_kernel(
 
 
 @triton.jit
+def load_rows(p, AT: tl.constexpr):
+    """Four rows of [16, 16] from AT on, [16] each. (The compiler's time grows with the number of loads.)"""
+    o, o_two = tl.arange(0, BLOCK), tl.arange(0, 2) * BLOCK
+    b_rows = tl.load(p + AT * BLOCK + o[:, None, None] + 2 * o_two[None, :, None] + o_two[None, None, :])
+    b_even, b_odd = tl.split(b_rows)
+    b_0, b_2 = tl.split(b_even)
+    b_1, b_3 = tl.split(b_odd)
+    return b_0, b_1, b_2, b_3
+
+
+@triton.jit
 def follow_gradients(b_q, b_k, b_a, pairs, queried, stored, b_kept, BK: tl.constexpr):
     """dq, dk, da [16, BK] of a block, (14) and (15), from its G, and Y and X of the states on both sides of it."""
     o_j = tl.arange(0, BLOCK)
@@ -216,14 +227,18 @@ def follow_gradients(b_q, b_k, b_a, pairs, queried, stored, b_kept, BK: tl.const
         b_held = follow(b_held, b_gate, b_key, i)
         b_start = b_start * b_gate
         b_met = b_met * b_gate + b_key * stored[i]
-        b_pairs = tl.load(pairs + i * BLOCK + o_j)
+        if i % 4 == 0:
+            rows = load_rows(pairs, i)
+        b_pairs = rows[i % 4]
         b_dq = with_row(b_dq, b_start * queried[i] + rows_up_to(b_held * b_pairs[:, None], i), i)
     b_owed = tl.zeros([BLOCK, BK], dtype=tl.float32)  # d_j
     b_asked = b_kept  # Γ_16t ⟨S, dS″⟩ + Σ_{i≥t} Γ_it q_i Y_i
     b_end = tl.full([BK], 1.0, tl.float32)  # Γ_16t
     for step in tl.static_range(BLOCK):
         b_query = row_of(b_q, BLOCK - 1 - step)
-        b_pairs = tl.load(pairs + (BLOCK - 1 - step) * BLOCK + o_j)
+        if step % 4 == 0:
+            rows = load_rows(pairs, BLOCK - 4 - step)
+        b_pairs = rows[3 - step % 4]
         b_owed = tl.where((o_j < BLOCK - step)[:, None], b_owed + b_query[None, :] * b_pairs[:, None], 0.0)
         b_asked += b_query * queried[BLOCK - 1 - step]
         b_of_k = b_end * stored[BLOCK - 1 - step] + row_of(b_owed, BLOCK - 1 - step)
