@@ -46,15 +46,18 @@ SIGN_NOTE = (
     "costs 6 %. Before that move it cost up to 9 %."
 )
 GATED_NOTE = (
-    "Where flash-linear-attention refuses, mamba-ssm's SSD below is the only peer. With a gate for each channel a graph of "
-    "theirs takes 0.70 of our time, in two to two and a half times the memory: in the kernels of that commit scores and their "
-    "gradients double blocks from 1 to 64 tokens, with 752 and 2,704 warp instructions a token, a third of them words from "
-    "thread to thread. They have been written anew since, with 393 and 910; not measured yet (LOG.md)."
+    "Where flash-linear-attention refuses, mamba-ssm's SSD below is the only peer. With a gate for each channel two forms were "
+    "timed, as graphs at H32 V64 and at H4 V256 (the peer: 4.92 and 1.05 ms): blocks that double from 1 to 64 tokens, 7.08 and "
+    "1.48; each thread with channels of its own through 16 tokens, 2.97 and 1.12, predicted 3.9 and 1.0. In the third, in the "
+    "tree since, walks and outputs read queries and keys that come carried: predicted 2.5 and 0.9, not timed (LOG.md)."
 )
 SSD_NOTE = ""
 LONG_NOTE = "Ours alone."
 DECODE_NOTE = "Called one by one, the host's time decides."
-COLD_START_NOTE = "The kernels of an op are compiled side by side."
+COLD_START_NOTE = (
+    "The kernels of an op are compiled side by side. With one gate a channel the longest is that of the gradients, and most of "
+    "its time one pass of the compiler, which looks at the whole program for every load: it has 24 loads less since (LOG.md)."
+)
 
 SHORT_AND_LONG = (2**16, 2**20)  # tokens
 MOST_FLOORS, DECODE_BATCH = 1.5, 128  # a graph of one token takes at most so many floors, at this batch

@@ -83,8 +83,10 @@ def reach_lines(results: Sequence[CellResult], paper: Mapping[Key, Reach], words
 
 def budget_lines(results: Sequence[CellResult], steps: int) -> list[str]:
     """A line where ours were fewer than the paper's steps."""
-    ours = max((result.steps for result in results), default=steps)
-    return [f"{ours:,} steps here, {steps:,} in the paper: a miss may be one of budget."] if ours < steps else []
+    most = max((result.steps for result in results), default=steps)
+    fewest = min((result.steps for result in results), default=steps)
+    ours = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    return [f"{ours} steps here, {steps:,} in the paper: a miss may be one of budget."] if most < steps else []
 
 
 def _listed(reaches: Mapping[str, tuple[float, float]]) -> str:

@@ -100,6 +100,8 @@ def test_curves_agree_miss_or_say_nothing() -> None:
 def test_fewer_steps_than_the_paper_s_are_named() -> None:
     assert budget_lines([result("p", "a")], 12) == []
     assert budget_lines([result("p", "a")], 13) == ["12 steps here, 13 in the paper: a miss may be one of budget."]
+    two = [result("p", "a"), replace(result("p", "b"), steps=5)]
+    assert budget_lines(two, 13) == ["5 to 12 steps here, 13 in the paper: a miss may be one of budget."]
 
 
 def test_the_papers_of_the_curves_are_those_of_the_tables() -> None:
