@@ -21,7 +21,7 @@ from torch import Tensor
 
 from eigentrack.recurrence import gated_linear
 
-CHUNK = 64
+CHUNK, CHANNEL_CHUNK = 64, 32  # of our kernels, one gate a head or a channel
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,10 @@ def floors(shape: Shape, ceiling: dict[str, float]) -> dict[str, float]:
     rows = shape.batch * shape.time * shape.heads
     inputs = rows * (2 * (2 * shape.key + shape.value) + 4 * (shape.key if shape.channel else 1))
     output = 2 * rows * shape.value
+    chunk = CHANNEL_CHUNK if shape.channel else CHUNK
     # a token: with the tokens of its chunk, and with the state
-    forward = 2 * rows * (CHUNK * (shape.key + shape.value) + 2 * shape.key * shape.value)
-    backward = 2 * rows * (CHUNK * (3 * shape.key + 2 * shape.value) + 4 * shape.key * shape.value)
+    forward = 2 * rows * (chunk * (shape.key + shape.value) + 2 * shape.key * shape.value)
+    backward = 2 * rows * (chunk * (3 * shape.key + 2 * shape.value) + 4 * shape.key * shape.value)
     return memory_floors(inputs, output, ceiling) | arithmetic_floors(forward, backward, ceiling)
 
 

@@ -44,18 +44,19 @@ def findings(results: Sequence[CellResult]) -> list[str]:
     lines = []
     for panel in dict.fromkeys(panel for panel, _ in reach):
         ours = {series: length for (where, series), length in reach.items() if where == panel}
-        best = max(ours, key=lambda series: ours[series])
+        furthest = max(ours.values())
+        best = ", ".join(series for series, length in ours.items() if length == furthest)
         twins = [(name, name.replace("[-1, 1]", "[0, 1]")) for name in ours if "[-1, 1]" in name]
         gains = [f"{wide} {ours[wide]:.0f} ({ours[narrow]:.0f})" for wide, narrow in twins if narrow in ours]
         fitted = max(run.validation_accuracy for run in results if run.panel == panel)
         compared = f"; in the wide range (in the narrow one) {', '.join(gains)}" if gains else ""
         lines.append(
-            f"{panel}: furthest is {best}, right to {ours[best]:.0f}{compared};"
+            f"{panel}: furthest is {best}, right to {furthest:.0f}{compared};"
             f" best validation accuracy {fitted:.3f}{', so nobody fits the training length' if fitted < FITTED else ''}."
         )
     both = [series for panel, series in reach if panel == TWO and (ONE, series) in reach]
     if both:
-        helped = [series for series in both if reach[TWO, series] / 2 > reach[ONE, series]]
+        helped = [series for series in both if reach[TWO, series] // 2 > reach[ONE, series]]
         lines.append(f"Over more elements with a second token for each: {', '.join(helped) or 'nobody'}.")
     return lines + budget_lines(results, SETTINGS["paper"].training.steps)
 
@@ -72,5 +73,9 @@ EXPERIMENT = Experiment(
     paper={"paper": PAPER_VALUES},
     paper_budget=SETTINGS["paper"],
     findings=findings,
-    differences=(*DIFFERENCES, "GLA in the disk is ours; the paper has no layer whose gates turn."),
+    differences=(
+        *DIFFERENCES,
+        "GLA in the disk is ours; the paper has no layer whose gates turn.",
+        "With 2 tokens an element lengths count tokens: right to 13 is right to 6 elements.",
+    ),
 )

@@ -84,7 +84,7 @@ def reach_lines(results: Sequence[CellResult], paper: Mapping[Key, Reach], words
 def budget_lines(results: Sequence[CellResult], steps: int) -> list[str]:
     """A line where ours were fewer than the paper's steps."""
     most = max((result.steps for result in results), default=steps)
-    fewest = min((result.steps for result in results), default=steps)
+    fewest = min((result.steps for result in results if result.diverged_at is None), default=most)
     ours = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
     return [f"{ours} steps here, {steps:,} in the paper: a miss may be one of budget."] if most < steps else []
 

@@ -1,8 +1,8 @@
 """Run many cells at once on this machine: a few processes take one cell after another and share the device.
 
 A process that is killed takes nothing with it but the steps since its cell's last checkpoint; another takes its place, as it
-does for one in which a cell failed: after an error of the GPU nothing works any more in that process. Where the time is
-limited, cells stop with a checkpoint.
+does for one in which a cell failed by accident: after an error of the GPU nothing works any more in that process. Where the
+time is limited, cells stop with a checkpoint.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from eigentrack.training.time_limit import OutOfTime
 
 Work = Callable[..., Any]  # as run_cell is called
 SECONDS_BETWEEN_REPORTS = 0.5
+SECONDS_TO_RETIRE = 20
 SECONDS_TO_END = 45  # for the tests of cells that have just been trained
 
 
@@ -120,12 +121,20 @@ def _listen(worker: _Worker, ledger: Ledger) -> bool:
         if isinstance(message, _Failure):
             ledger.died(cell, message.reason, by_accident=message.by_accident)
             if message.by_accident:
-                worker.process.terminate()
-                worker.process.join()
+                _retire(worker)
                 return False
         else:
             ledger.finished(cell, message)
     return True
+
+
+def _retire(worker: _Worker) -> None:
+    """An idle one ends by itself when its pipe is closed. One that is killed may take others along that share its GPU."""
+    worker.connection.close()
+    worker.process.join(SECONDS_TO_RETIRE)
+    if worker.process.is_alive():
+        worker.process.kill()
+        worker.process.join()
 
 
 def _serve(connection: Connection, folder: Path, device: str, threads: int, work: Work) -> None:

@@ -6,7 +6,8 @@
 
 Tiles [16, BK] hold one h_j or d_j in each row, and all rows lie in the registers of a thread: running products cost it one
 multiplication each and no word from other threads. A program has one of the two blocks of 16 tokens of a chunk; the other one
-reaches it through the state between them (16). Equations: docs/derivations/gated_linear.md.
+reaches it through the state between them (16). The scores' kernel carries queries and keys to the ends of their chunk besides
+(17). Equations: docs/derivations/gated_linear.md.
 
 C tokens a chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
 """

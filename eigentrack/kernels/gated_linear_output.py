@@ -5,8 +5,8 @@
     reverse    dv_j = Σ_{i≥j} P_ij dy_i + dS'ᵀ (Γ_Cj ⊙ k_j)       (7)
 
 P_ij = q_iᵀ Γ_ij k_j: computed here for one gate a head; for one a channel it is read from memory, as Γ_i0 ⊙ q_i and Γ_Cj ⊙ k_j
-are. Results are built as columns,
-[BV, C], so that the left operand of every product is a tile from memory. Equations: docs/derivations/gated_linear.md.
+are. Results are built as columns, [BV, C], so that the left operand of every product is a tile from memory. Equations:
+docs/derivations/gated_linear.md.
 
 C tokens a chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
 """
@@ -47,9 +47,8 @@ def output_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Reader, writer, value, output: q, k, v, y, or k, q, dy, dv. `states` at the chunk's start, or gradients at its end.
-
-    One gate a channel: the reader is Γ_i0 ⊙ q_i, or Γ_Cj ⊙ k_j, and neither writer nor a is read."""
+    """Reader, writer, value, output: q, k, v, y, or k, q, dy, dv. `states` at the chunk's start, or gradients at its end. One
+    gate a channel: the reader is Γ_i0 ⊙ q_i, or Γ_Cj ⊙ k_j, and neither writer nor a is read."""
     BLOCKS: tl.constexpr = (V + BV - 1) // BV
     pair = tl.program_id(0) // BLOCKS
     slot, head = pair // heads, pair % heads

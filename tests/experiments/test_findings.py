@@ -100,7 +100,7 @@ def test_curves_agree_miss_or_say_nothing() -> None:
 def test_fewer_steps_than_the_paper_s_are_named() -> None:
     assert budget_lines([result("p", "a")], 12) == []
     assert budget_lines([result("p", "a")], 13) == ["12 steps here, 13 in the paper: a miss may be one of budget."]
-    two = [result("p", "a"), replace(result("p", "b"), steps=5)]
+    two = [result("p", "a"), replace(result("p", "b"), steps=5), replace(result("p", "c"), steps=3, diverged_at=3)]
     assert budget_lines(two, 13) == ["5 to 12 steps here, 13 in the paper: a miss may be one of budget."]
 
 
@@ -253,12 +253,14 @@ def test_z60_by_range_and_by_tokens() -> None:
         return result(panel, series, validation=0.95, right_to=right_to)
 
     wide, narrow = "Mamba [-1, 1], 5 blocks", "Mamba [0, 1], 5 blocks"
-    found = [run(figure6.ONE, wide, 20), run(figure6.ONE, narrow, 9), run(figure6.TWO, wide, 42), run(figure6.TWO, narrow, 18)]
+    found = [run(figure6.ONE, wide, 20), run(figure6.ONE, narrow, 9), run(figure6.TWO, wide, 42), run(figure6.TWO, narrow, 19)]
     first, _, tokens, _ = figure6.findings(found)
     assert first.startswith(
         f"{figure6.ONE}: furthest is {wide}, right to 20; in the wide range (in the narrow one) {wide} 20 (9);"
     )
     assert tokens == f"Over more elements with a second token for each: {wide}."
+    tied = [run(figure6.ONE, wide, 9), found[1]]
+    assert figure6.findings(tied)[0].startswith(f"{figure6.ONE}: furthest is {wide}, {narrow}, ")
     (alone, _) = figure6.findings(found[2:3])  # nothing to compare it with
     assert "narrow" not in alone
     unfitted = [replace(each, validation_accuracy=0.5) for each in found]

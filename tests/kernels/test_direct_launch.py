@@ -169,7 +169,7 @@ def test_constants_of_gated_linear_attention(asked: set[str], monkeypatch: pytes
         gated_linear_launch.forward(given_inputs, differentiated=False)
         out = gated_linear_launch.forward(given_inputs, differentiated=True)
         for last in (None, out.last_state):
-            gated_linear_launch.backward(given_inputs, out.scores, out.states, out.y, last)
+            gated_linear_launch.backward(given_inputs, out.kept, out.y, last)
     short, long = (
         {"step_kernel", "short_forward_kernel", "short_backward_kernel"},
         {"walk_kernel", "carry_kernel", "output_kernel"},

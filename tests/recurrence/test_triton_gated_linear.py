@@ -105,6 +105,7 @@ PACKED = [
     Case(1, 100, 1, 8, 8, bounds=(0, 1, 40, 100)),
     Case(1, 70, 1, 8, 8, bounds=(0, 32, 33, 70), carried=False),
     Case(1, 80, 1, 8, 8, channel=True, bounds=(0, 1, 40, 80)),
+    Case(1, 33, 1, 160, 8, channel=True, bounds=(0, 16, 33)),  # two blocks of channels
 ]
 ON_THE_CARD = [
     *(Case(2, 300, 3, 128, 128, channel=channel) for channel in (False, True)),
