@@ -49,15 +49,23 @@ class EigenRange:
         """The eigenvalue of a gate in [0, 1]: gate 0 gives exactly `low`, gate 1 exactly `high`."""
         return _between(self.low, self.high, gate)
 
+    def gate(self, eigenvalue: float) -> float:
+        """The gate that has this eigenvalue."""
+        self._require_inside(eigenvalue)
+        return (eigenvalue - self.low) / (self.high - self.low)
+
     def beta(self, logit: Tensor) -> Tensor:
         """b = 1 - eigenvalue along a unit key; [0, 1] gives σ(logit), [-1, 1] gives 2σ(logit)."""
         return _between(1 - self.high, 1 - self.low, torch.sigmoid(logit))
 
     def beta_logit(self, eigenvalue: float) -> float:
         """The logit whose b has this eigenvalue along the key."""
+        self._require_inside(eigenvalue)
+        return math.log((self.high - eigenvalue) / (eigenvalue - self.low))
+
+    def _require_inside(self, eigenvalue: float) -> None:
         if not self.low < eigenvalue < self.high:
             raise ValueError(f"eigenvalue {eigenvalue:g} must lie inside of {self}, without its ends")
-        return math.log((self.high - eigenvalue) / (eigenvalue - self.low))
 
     @classmethod
     def parse(cls, text: str) -> EigenRange:

@@ -69,6 +69,22 @@ def test_an_eigenvalue_starts_inside_of_its_range() -> None:
         DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(0, 1), first_eigenvalue=-0.5)
 
 
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize(("low", "first"), [(0, 0.99), (-1, 0.5), (-1, -0.5)])
+def test_gates_start_where_they_are_asked_to(low: float, first: float, per_channel: bool) -> None:
+    mixer = DeltaNet(D_MODEL, heads=2, gate=EigenRange(low, 1), gate_per_channel=per_channel, first_gate=first)
+    with torch.no_grad():
+        found = mixer.gates(torch.zeros(1, 3, D_MODEL))["gate"]
+    torch.testing.assert_close(found, torch.full_like(found, first))
+
+
+def test_a_gate_starts_inside_of_its_range() -> None:
+    with pytest.raises(ValueError, match=r"eigenvalue 1 must lie inside of \[0, 1\]"):
+        DeltaNet(D_MODEL, heads=2, gate=EigenRange(0, 1), first_gate=1.0)
+    with pytest.raises(ValueError, match=r"first_gate=0\.9 needs the gate's range"):
+        DeltaNet(D_MODEL, heads=2, first_gate=0.9)
+
+
 def test_delta_net_names_beta_and_gate() -> None:
     wide = {"heads": 2, "householders": 2}
     x = torch.randn(1, 3, D_MODEL, dtype=torch.float64)
