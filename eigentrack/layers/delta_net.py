@@ -8,6 +8,9 @@ B batch  T time  H heads  n Householder factors a token  K key dim  V value dim
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -32,7 +35,8 @@ class DeltaNet(LinearMixer):
     `first_eigenvalue` gives the logits of b a bias that starts there; without one the eigenvalue starts in the middle of its
     range: at ½ in [0, 1], but at 0 in [-1, 1], where every token writes over all that its key held.
 
-    `first_gate` is where all gates start; without one they start as Mamba-2's do, and forget 0.1 to 80 % with every token.
+    `first_gates`, two numbers, are where the gates of the first and of the last head (or channel of a head) start, the others
+    between them; without them they start as Mamba-2's do, and forget 0.1 to 80 % with every token.
 
     `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm or scale, so that
     weights which are set, not learned, can be exact.
@@ -57,7 +61,7 @@ class DeltaNet(LinearMixer):
         output_gate: bool = False,
         learn_initial_state: bool = False,
         first_eigenvalue: float | None = None,
-        first_gate: float | None = None,
+        first_gates: Sequence[float] | None = None,
         bare: bool = False,
         norm_eps: float = 1e-5,
         backend: str = "auto",
@@ -67,9 +71,11 @@ class DeltaNet(LinearMixer):
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, householders=householders)
         if gate is not None and not isinstance(gate, EigenRange):
             raise ValueError(f"gate={gate!r} must be an EigenRange, or None for no gate")
-        for name, value in {"gate_per_channel": gate_per_channel or None, "first_gate": first_gate}.items():
+        for name, value in {"gate_per_channel": gate_per_channel or None, "first_gates": first_gates}.items():
             if value is not None and gate is None:
                 raise ValueError(f"{name}={value} needs the gate's range, such as gate=EigenRange(0, 1)")
+        if first_gates is not None and len(first_gates) != 2:
+            raise ValueError(f"first_gates={first_gates!r} must be two numbers, such as [0.99, 0.999]")
         widths = [heads * key_dim, heads * householders * key_dim, heads * householders * value_dim]  # q, k, v
         convolution = optional_convolution(sum(widths), conv)
         super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
@@ -89,10 +95,11 @@ class DeltaNet(LinearMixer):
             self.gate_proj = nn.Linear(key_dim if gate_per_channel else d_model, gates, bias=False)
             self.gate_log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
             self.gate_bias = nn.Parameter(initial_time_step_bias(gates))
-            if first_gate is not None:
-                step = -torch.tensor(gate.gate(first_gate)).log()
+            if first_gates is not None:
+                first, last = (math.log(-math.log(gate.gate(start))) for start in first_gates)
+                count = key_dim if gate_per_channel else heads
                 self.gate_log_rate.data.zero_()
-                self.gate_bias.data.fill_(bias_of_step(step))
+                self.gate_bias.data.copy_(bias_of_step(torch.linspace(first, last, count).exp()).repeat(gates // count))
         self.output_gate_proj = nn.Linear(d_model, heads * value_dim, bias=False) if output_gate else None
         self.norm = nn.Identity() if bare else RMSNorm(value_dim, eps=norm_eps)
         self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)

@@ -40,7 +40,10 @@ LINEAR = [
     ("deltanet", {"heads": 3, "eigenvalues": NARROW}),
     ("deltanet", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "learn_initial_state": True, "first_eigenvalue": 0.5}),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 3, "gate": WIDE, "output_gate": True}),
-    ("deltanet", {"heads": 2, "eigenvalues": ODD, "gate": NARROW, "first_gate": 0.9, "key_dim": 5, "value_dim": 3, "conv": 2}),
+    (
+        "deltanet",
+        {"heads": 2, "eigenvalues": ODD, "gate": NARROW, "first_gates": [0.9, 0.95], "key_dim": 5, "value_dim": 3, "conv": 2},
+    ),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 2, "gate": NARROW, "conv": 0, "bare": True}),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "widened_from": NARROW, "householders": 2}),
     ("deltanet", {"heads": 3, "eigenvalues": WIDE, "gate": WIDE, "gate_per_channel": True}),

@@ -70,19 +70,24 @@ def test_an_eigenvalue_starts_inside_of_its_range() -> None:
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
-@pytest.mark.parametrize(("low", "first"), [(0, 0.99), (-1, 0.5), (-1, -0.5)])
-def test_gates_start_where_they_are_asked_to(low: float, first: float, per_channel: bool) -> None:
-    mixer = DeltaNet(D_MODEL, heads=2, gate=EigenRange(low, 1), gate_per_channel=per_channel, first_gate=first)
+@pytest.mark.parametrize(("low", "first", "last"), [(0, 0.9, 0.999), (-1, 0.5, 0.5), (-1, -0.5, 0.5)])
+def test_gates_start_where_they_are_asked_to(low: float, first: float, last: float, per_channel: bool) -> None:
+    mixer = DeltaNet(D_MODEL, heads=3, gate=EigenRange(low, 1), gate_per_channel=per_channel, first_gates=[first, last])
     with torch.no_grad():
-        found = mixer.gates(torch.zeros(1, 3, D_MODEL))["gate"]
-    torch.testing.assert_close(found, torch.full_like(found, first))
+        found = mixer.gates(torch.zeros(1, 1, D_MODEL))["gate"][0, 0]  # [H] or [H, K]
+    rows = found if per_channel else found[None]
+    torch.testing.assert_close(rows[:, 0], torch.full_like(rows[:, 0], first))
+    torch.testing.assert_close(rows[:, -1], torch.full_like(rows[:, -1], last))
+    assert (rows.diff(dim=-1) >= -1e-6).all()
 
 
 def test_a_gate_starts_inside_of_its_range() -> None:
     with pytest.raises(ValueError, match=r"eigenvalue 1 must lie inside of \[0, 1\]"):
-        DeltaNet(D_MODEL, heads=2, gate=EigenRange(0, 1), first_gate=1.0)
-    with pytest.raises(ValueError, match=r"first_gate=0\.9 needs the gate's range"):
-        DeltaNet(D_MODEL, heads=2, first_gate=0.9)
+        DeltaNet(D_MODEL, heads=2, gate=EigenRange(0, 1), first_gates=[0.9, 1.0])
+    with pytest.raises(ValueError, match=r"first_gates=\[0\.9, 0\.99\] needs the gate's range"):
+        DeltaNet(D_MODEL, heads=2, first_gates=[0.9, 0.99])
+    with pytest.raises(ValueError, match=r"first_gates=\[0\.9\] must be two numbers"):
+        DeltaNet(D_MODEL, heads=2, gate=EigenRange(0, 1), first_gates=[0.9])
 
 
 def test_delta_net_names_beta_and_gate() -> None:

@@ -21,7 +21,7 @@ OURS_ALONE = {
     "widened_from": None,
     "gate_per_channel": False,
     "first_eigenvalue": None,
-    "first_gate": None,
+    "first_gates": None,
 }
 
 
