@@ -30,6 +30,12 @@ def product(b_left, b_right, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def times(left, right):
+    """For tl.reduce: the product of all."""
+    return left * right
+
+
+@triton.jit
 def solution(b_inverse, b_right, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
     """A @ right, whose diagonal of ones takes the right side as it is, not rounded to the operands' type."""
     return product(b_inverse, b_right, OPERAND, PRECISION) + (b_right - b_right.to(OPERAND).to(tl.float32))

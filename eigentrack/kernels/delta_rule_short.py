@@ -32,6 +32,7 @@ from eigentrack.kernels.delta_rule_chunk import (
     solution,
     store_columns,
     store_tile,
+    times,
 )
 
 GATE_ROWS = tl.constexpr(16)
@@ -127,7 +128,7 @@ def _forward_chunk(
             b_from_start = tl.cumprod(b_g, axis=0)
             b_stored *= b_from_start[:, None]
             b_y *= b_from_start[:, None]
-            b_state *= tl.reduce(b_g, 0, _times)
+            b_state *= tl.reduce(b_g, 0, times)
         b_v -= b_stored
     b_u = b_beta[:, None] * solution(b_inverse, b_v, OPERAND, PRECISION)  # (5)
     b_y += product(b_scores, b_u, OPERAND, PRECISION)  # (6)
@@ -284,7 +285,7 @@ def _backward_chunk(
         if LAST:
             kept = b_dlast
             if GATED:
-                kept *= tl.reduce(b_g, 0, _times)
+                kept *= tl.reduce(b_g, 0, times)
                 b_start += tl.where(o_c == C - 1, tl.sum(b_state * b_dlast), 0.0)
             b_dstate += kept
     store_columns(dq, b_dqt, o_token, o_k, m_last, K)
@@ -297,8 +298,3 @@ def _backward_chunk(
             m_gate = (o_t % N == 0) & (o_t // N < tokens) & (o_t < (C // N) * N)
             tl.store(dgate + o_t // N * heads, b_dg.to(dgate.dtype.element_ty), mask=m_gate)
     return b_dstate
-
-
-@triton.jit
-def _times(left, right):
-    return left * right

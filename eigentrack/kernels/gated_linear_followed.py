@@ -17,7 +17,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from eigentrack.kernels.delta_rule_chunk import load_columns, load_tile, product, store_tile
+from eigentrack.kernels.delta_rule_chunk import load_columns, load_tile, product, store_tile, times
 from eigentrack.kernels.delta_rule_forward import locate_chunk
 from eigentrack.kernels.gated_linear_gradients import pair_products
 
@@ -102,11 +102,6 @@ def last_queries(q, a, o_k, tokens, heads, K: tl.constexpr):
 
 
 @triton.jit
-def multiplied(b_x, b_y):
-    return b_x * b_y
-
-
-@triton.jit
 def scores_kernel(
     q,
     k,
@@ -157,7 +152,7 @@ def scores_kernel(
                 b_start = b_start * b_gate
                 b_queries = with_row(b_queries, b_start * b_query, i)
             # now the keys, b_held, have come to the block's end, and Γ_i0 is the product of all its gates
-            b_other = tl.reduce(load_own(a + other * K, o_k, others, heads, 1.0, K), 0, multiplied)
+            b_other = tl.reduce(load_own(a + other * K, o_k, others, heads, 1.0, K), 0, times)
             if second == 1:
                 b_keys, _ = first_keys(k + other * K, a + other * K, o_k, tl.minimum(others, BLOCK), heads, K)
                 b_across += product(b_queries, tl.trans(b_keys), OPERAND, PRECISION)
