@@ -87,6 +87,8 @@ def _products_fault(mixer: DeltaNet, x: Tensor) -> str | None:
     v = mixer.v_proj(x).double().unflatten(-1, (mixer.heads, -1, mixer.value_dim))  # [X, H, n, V]
     if not all(_whole(part) for part in (keys, beta, q, v)):
         return "keys, betas, values or queries are not whole numbers"
+    if mixer.turn_proj is not None:
+        return "a gate turns"
     if mixer.gate is not None and not _whole(mixer.gates(x[None])["gate"]):
         return "a gate is neither 0 nor 1"
     lengths = keys.square().sum(-1)

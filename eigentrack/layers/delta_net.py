@@ -1,9 +1,9 @@
 """DeltaNet: S ← g_t S;  S ← (I - b_tj k_tj k_tjᵀ) S + b_tj k_tj v_tjᵀ for j = 1..n;  y_t = S_tᵀ q_t.
 
 n = 1 without gate is DeltaNet, with gate gated DeltaNet; n > 1 is DeltaProduct. With a gate for each key channel, diag(g_t) S,
-it is KDA: A(x_t) is a diagonal matrix, then n Householder factors.
+it is KDA: A(x_t) is a diagonal matrix, then n Householder factors. A gate in a disk, g_t R_t S, turns pairs of key channels.
 
-B batch  T time  H heads  n Householder factors a token  K key dim  V value dim
+B batch  T time  H heads  n Householder factors a token  K key dim  V value dim  P pairs of key channels
 """
 
 from __future__ import annotations
@@ -18,16 +18,20 @@ from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, matrix_eigenvalues
 from eigentrack.layers.norm import RMSNorm
+from eigentrack.layers.rotating_gates import gate_matrices, optional_turns
 from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.time_step import bias_of_step, initial_time_step_bias
 from eigentrack.layers.validation import head_width, require_positive
 from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import delta_rule
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
 
 
 class DeltaNet(LinearMixer):
     """`eigenvalues` bounds each factor's eigenvalue along its key; `gate` is the range of the gate, or None for no gate.
+
+    A gate in a disk also turns: pairs of key channels rotate by W' x_t + b' turns ahead of the factors, so that a rotation
+    needs no two reflections with an angle between them, and any cyclic group is one number away.
 
     `gate_per_channel` gives every key channel a gate of its own. In the range [-1, 1] such a gate is itself a reflection, so
     that one factor makes a rotation of it: A(x_t) has complex eigenvalues, of modulus at most 1.
@@ -54,7 +58,7 @@ class DeltaNet(LinearMixer):
         householders: int = 1,
         eigenvalues: EigenRange = EigenRange(-1, 1),
         widened_from: EigenRange | None = None,
-        gate: EigenRange | None = None,
+        gate: Eigenvalues | None = None,
         gate_per_channel: bool = False,
         conv: int = 4,
         key_norm: bool = True,
@@ -69,8 +73,8 @@ class DeltaNet(LinearMixer):
         key_dim = head_width(d_model, heads) if key_dim is None else key_dim
         value_dim = head_width(d_model, heads) if value_dim is None else value_dim
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, householders=householders)
-        if gate is not None and not isinstance(gate, EigenRange):
-            raise ValueError(f"gate={gate!r} must be an EigenRange, or None for no gate")
+        if gate is not None and not isinstance(gate, (EigenRange, EigenDisk)):
+            raise ValueError(f"gate={gate!r} must be an EigenRange, an EigenDisk, or None for no gate")
         for name, value in {"gate_per_channel": gate_per_channel or None, "first_gates": first_gates}.items():
             if value is not None and gate is None:
                 raise ValueError(f"{name}={value} needs the gate's range, such as gate=EigenRange(0, 1)")
@@ -88,16 +92,20 @@ class DeltaNet(LinearMixer):
             start = (widened_from or eigenvalues).beta_logit(first_eigenvalue)
             self.beta_proj.bias = nn.Parameter(torch.full((heads * householders,), start))
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads * householders)
+        self.turn_proj = None if gate is None else optional_turns(gate, d_model, heads, "key_dim", key_dim)
+        if self.turn_proj is not None:
+            self.turn_proj.bias.data.zero_()  # at first a key is found again where it was written
         if gate is not None:
-            gates = heads * key_dim if gate_per_channel else heads
+            channels = key_dim if self.turn_proj is None else key_dim // 2  # a pair shares its gate
+            gates = heads * channels if gate_per_channel else heads
             # K gates a head from a rank of K, as KDA has them
             self.gate_down_proj = nn.Linear(d_model, key_dim, bias=False) if gate_per_channel else None
             self.gate_proj = nn.Linear(key_dim if gate_per_channel else d_model, gates, bias=False)
             self.gate_log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
             self.gate_bias = nn.Parameter(initial_time_step_bias(gates))
             if first_gates is not None:
-                first, last = (math.log(-math.log(gate.gate(start))) for start in first_gates)
-                count = key_dim if gate_per_channel else heads
+                first, last = (math.log(-math.log(gate.radial.gate(start))) for start in first_gates)
+                count = channels if gate_per_channel else heads
                 self.gate_log_rate.data.zero_()
                 self.gate_bias.data.copy_(bias_of_step(torch.linspace(first, last, count).exp()).repeat(gates // count))
         self.output_gate_proj = nn.Linear(d_model, heads * value_dim, bias=False) if output_gate else None
@@ -109,7 +117,10 @@ class DeltaNet(LinearMixer):
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         q, k, v, beta, window = self._factors(x, state.window, cu_seqlens)
         y, memory = delta_rule(
-            q, k, v, beta, self._gate(x), initial_state=state.memory[0], cu_seqlens=cu_seqlens, backend=backend
+            *(q, k, v, beta, self._gate(x), self._turns(x)),
+            initial_state=state.memory[0],
+            cu_seqlens=cu_seqlens,
+            backend=backend,
         )
         y = self.norm(y)
         if self.output_gate_proj is not None:
@@ -120,10 +131,11 @@ class DeltaNet(LinearMixer):
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> Float[Tensor, "B T H K K"]:
         _, k, _, beta, _ = self._factors(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
-        k, gate = gate_precision(k), self._gate(x)
+        k, gate, turns = gate_precision(k), self._gate(x), self._turns(x)
         product = torch.eye(self.key_dim, dtype=k.dtype, device=k.device)
         if gate is not None:
-            product = (gate if self.gate_per_channel else gate[..., None])[..., None] * product
+            gates = self.key_dim if turns is None else turns.shape[-1]
+            product = gate_matrices(gate if self.gate_per_channel else gate[..., None].expand(*gate.shape, gates), turns)
         for k_j, b_j in zip(k.unbind(3), beta.unbind(3), strict=True):
             stored = (k_j[..., None] * product).sum(-2, keepdim=True)  # kᵀ product; autocast would round what `@` is given
             product = product - (b_j[..., None] * k_j)[..., None] * stored
@@ -133,10 +145,11 @@ class DeltaNet(LinearMixer):
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
     ) -> dict[str, Tensor]:
         """With the keys as the rows of K and D = diag(beta), the factors multiply to I - Kᵀ T K, T = (I + D tril(KKᵀ, -1))⁻¹ D,
-        which has the eigenvalues of the n by n matrix I - T KKᵀ, and 1. With a gate per channel all K eigenvalues are named."""
+        which has the eigenvalues of the n by n matrix I - T KKᵀ, and 1. With a gate per channel, or one that turns, all K
+        eigenvalues are named."""
         _, k, _, beta, _ = self._factors(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
         gate = self._gate(x)
-        if self.gate_per_channel and gate is not None:
+        if gate is not None and (self.gate_per_channel or self.turn_proj is not None):
             return {"eigenvalue": matrix_eigenvalues(self.transitions(x, state, cu_seqlens)), "beta": beta, "gate": gate}
         k = gate_precision(k)
         with torch.autocast(k.device.type, enabled=False):  # 1 - b|k|² of rounded keys would leave the range
@@ -187,12 +200,17 @@ class DeltaNet(LinearMixer):
             return self.eigenvalues.beta(logits)
         return self.widening.beta(self.widening.before.beta(logits), gate_precision(self.widening.shift(x)))
 
-    def _gate(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H"] | Float[Tensor, "B T H K"] | None:
+    def _gate(
+        self, x: Float[Tensor, "B T d"]
+    ) -> Float[Tensor, "B T H"] | Float[Tensor, "B T H K"] | Float[Tensor, "B T H P"] | None:
         if self.gate is None:
             return None
         narrow = x if self.gate_down_proj is None else self.gate_down_proj(x)
         step = F.softplus(gate_precision(self.gate_proj(narrow)) + self.gate_bias)
         rate = torch.exp(gate_precision(self.gate_log_rate))
         if self.gate_per_channel:
-            step, rate = step.unflatten(-1, (self.heads, self.key_dim)), rate[:, None]
-        return self.gate.eigenvalue(torch.exp(-rate * step))
+            step, rate = step.unflatten(-1, (self.heads, -1)), rate[:, None]
+        return self.gate.radial.eigenvalue(torch.exp(-rate * step))
+
+    def _turns(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H P"] | None:
+        return None if self.turn_proj is None else self.turn_proj(x).unflatten(-1, (self.heads, -1))

@@ -46,7 +46,8 @@ def projection_flops(model: nn.Module) -> int:
 def recurrence_flops(mixer: Mixer) -> int | None:
     """Of the mixer's state, forward."""
     if isinstance(mixer, DeltaNet):
-        return math.prod(mixer.memory_shape) * (4 * mixer.householders + 2 + (mixer.gate is not None))
+        turning = 0 if mixer.turn_proj is None else TURNING_ENTRY
+        return math.prod(mixer.memory_shape) * (4 * mixer.householders + 2 + (mixer.gate is not None) + turning)
     if isinstance(mixer, RWKV7):
         return math.prod(mixer.memory_shape) * RWKV7_ENTRY
     if isinstance(mixer, (Mamba, Mamba2, GLA, S4D)):

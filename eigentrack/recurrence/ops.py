@@ -55,28 +55,35 @@ def delta_rule(
     k: Float[Tensor, "B T H n K"],
     v: Float[Tensor, "B T H n V"],
     beta: Float[Tensor, "B T H n"],
-    gate: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"] | None = None,
+    gate: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"] | Float[Tensor, "B T H P"] | None = None,
+    turns: Float[Tensor, "B T H P"] | None = None,
     *,
     initial_state: Float[Tensor, "S H K V"] | None = None,
     cu_seqlens: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
     """n generalized Householder factors a token, after an optional signed gate, per head (gated DeltaNet) or per key channel
-    (KDA). Unit keys and 0 ≤ beta ≤ 2: norm ≤ 1."""
+    (KDA). Unit keys and 0 ≤ beta ≤ 2: norm ≤ 1.
+
+    With `turns` the gate is complex: P = K/2 pairs of channels turn by so much of a turn before the first factor, and gate has
+    one entry a pair or a head.
+    """
+    _check_pairs("delta_rule", "K", k, turns)
     size = check_shapes(
         "delta_rule",
         q=(q, "B T H K"),
         k=(k, "B T H n K"),
         v=(v, "B T H n V"),
         beta=(beta, "B T H n"),
-        gate=(gate, _gate_pattern(gate)),
+        gate=(gate, _gate_pattern(gate, turns)),
+        turns=(turns, "B T H P"),
         initial_state=(initial_state, f"{_sequences(q, cu_seqlens)} H K V"),
     )
     return execute(
         "delta_rule",
         DELTA_RULE,
         backend,
-        *(q, k, v, beta, gate),
+        *(q, k, v, beta, gate, turns),
         initial_state=initial_state,
         zero_state=lambda: _or_zeros(None, q, cu_seqlens, size["H"], size["K"], size["V"]),
         cu_seqlens=cu_seqlens,
@@ -130,7 +137,7 @@ def gated_linear(
         q=(q, "B T H K"),
         k=(k, "B T H K"),
         v=(v, "B T H V"),
-        a=(a, "B T H" if a.ndim == 3 else "B T H K" if turns is None else "B T H P"),
+        a=(a, _gate_pattern(a, turns)),
         turns=(turns, "B T H P"),
         initial_state=(initial_state, f"{_sequences(q, cu_seqlens)} H K V"),
     )
@@ -335,8 +342,10 @@ def _check_pairs(op: str, name: str, x: Tensor, turns: Tensor | None) -> None:
         raise ValueError(f"{op}: turns has {turns.shape[-1]} angles a token, and {name}={x.shape[-1]}: one a pair is needed")
 
 
-def _gate_pattern(gate: Tensor | None) -> str:
-    return "B T H K" if gate is not None and gate.ndim == 4 else "B T H"
+def _gate_pattern(gate: Tensor | None, turns: Tensor | None = None) -> str:
+    if gate is None or gate.ndim == 3:
+        return "B T H"
+    return "B T H K" if turns is None else "B T H P"
 
 
 def _sequences(x: Tensor, cu_seqlens: Tensor | None) -> int:

@@ -3,9 +3,10 @@
     S_t = a_t R(θ_t) S_{t-1} + k_t v_tᵀ,   y_t = S_tᵀ q_t,   Φ_t = θ_1 + ... + θ_t
     S'_t = R(-Φ_t) S_t :   S'_t = a_t S'_{t-1} + (R(-Φ_t) k_t) v_tᵀ,   y_t = S'_tᵀ (R(-Φ_t) q_t),   S_T = R(Φ_T) S'_T
 
+A factor I - b k kᵀ of the delta rule becomes I - b k' k'ᵀ with the turned key k' = R(-Φ_t) k.
 Every backend that takes real gates takes rotations so, unchanged. docs/derivations/rotation.md derives it.
 
-B batch  T time  H heads  K key dim  V value dim  P = K/2 or N/2 pairs  D channels  N state size  S sequences
+B batch  T time  H heads  n factors  K key dim  V value dim  P = K/2 or N/2 pairs  D channels  N state size  S sequences
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -47,6 +49,49 @@ class RotatingFrame:
         """R(-Φ_t) x_t, in the dtype of x."""
         return rotate(x, self.cosine, -self.sine).to(x.dtype)
 
+    def enter_rows(self, x: Float[Tensor, "B T H n K"]) -> Float[Tensor, "B T H n K"]:
+        """The same for the n rows of every head."""
+        return rotate(x, self.cosine[..., None, :], -self.sine[..., None, :]).to(x.dtype)
+
+    def leave(self, last: Float[Tensor, "S H K V"]) -> Float[Tensor, "S H K V"]:
+        """R(Φ_T) S'_T."""
+        return rotate(last, self.last_cosine[..., None], self.last_sine[..., None], dim=-2)
+
+
+def delta_rule_in_frame(run: TensorBackend) -> TensorBackend:
+    """Gives delta_rule `turns`; with them, `gate` has one entry a head or one a pair."""
+
+    @functools.wraps(run)
+    def rotating(
+        q: Float[Tensor, "B T H K"],
+        k: Float[Tensor, "B T H n K"],
+        v: Float[Tensor, "B T H n V"],
+        beta: Float[Tensor, "B T H n"],
+        gate: Tensor | None,
+        turns: Float[Tensor, "B T H P"] | None = None,
+        *,
+        cu_seqlens: Tensor | None,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor]:
+        if turns is None:
+            return run(q, k, v, beta, gate, cu_seqlens=cu_seqlens, **options)
+        frame = RotatingFrame.of(turns, cu_seqlens)
+        gate = gate if gate is None or gate.ndim == 3 else gate.repeat_interleave(2, -1)
+        turned = frame.enter_rows(k)
+        beta = _for_rounded(beta, k, turned)
+        y, last = run(frame.enter(q), turned, v, beta, gate, cu_seqlens=cu_seqlens, **options)
+        return y, frame.leave(last)
+
+    return rotating
+
+
+def _for_rounded(beta: Float[Tensor, "B T H n"], k: Tensor, turned: Tensor) -> Float[Tensor, "B T H n"]:
+    """b for which 1 - b|k|² is the same for the key that was turned and rounded: in bfloat16 -1 could become -1.008."""
+    if turned.dtype.itemsize >= 4:
+        return beta
+    before, after = (x.detach().float().square().sum(-1) for x in (k, turned))
+    return beta * torch.where(after > 0, before / after, 1.0)
+
 
 def gated_linear_in_frame(run: TensorBackend) -> TensorBackend:
     """Gives gated_linear `turns`; with them, `a` has one entry a head or one a pair."""
@@ -67,7 +112,7 @@ def gated_linear_in_frame(run: TensorBackend) -> TensorBackend:
         frame = RotatingFrame.of(turns, cu_seqlens)
         a = a if a.ndim == 3 else a.repeat_interleave(2, -1)
         y, last = run(frame.enter(q), frame.enter(k), v, a, cu_seqlens=cu_seqlens, **options)
-        return y, rotate(last, frame.last_cosine[..., None], frame.last_sine[..., None], dim=-2)
+        return y, frame.leave(last)
 
     return rotating
 

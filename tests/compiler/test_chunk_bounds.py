@@ -9,14 +9,14 @@ from eigentrack.automata import DFA
 from eigentrack.compiler.alphabet import Alphabet
 from eigentrack.compiler.certificate import certify
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.spectrum import EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange
 
 SWAP = DFA(letters=("a", "b"), transitions=((1, 0), (0, 1)), accepting=frozenset({0}), start=0)
 
 
-def swaps(query: float, dtype: torch.dtype) -> SequenceModel:
+def swaps(query: float, dtype: torch.dtype, gate: EigenDisk | None = None) -> SequenceModel:
     """S = (1, 0) or (0, 1), swapped by a with the key (1, -1); read by the query (q, -2), so that q·k = q + 2."""
-    options = {"heads": 1, "key_dim": 2, "value_dim": 1, "learn_initial_state": True, "conv": 0, "bare": True}
+    options = {"heads": 1, "key_dim": 2, "value_dim": 1, "learn_initial_state": True, "conv": 0, "bare": True, "gate": gate}
     config = ModelConfig(
         3, 4, 1, mixer="deltanet", mixer_options=options, eigenvalues=EigenRange(-1, 1), mlp_width=0, norm="none"
     )
@@ -27,6 +27,8 @@ def swaps(query: float, dtype: torch.dtype) -> SequenceModel:
             parameter.zero_()
         model.embedding.weight[:, 0] = 1
         model.embedding.weight[0, 1] = 1  # the letter a
+        if gate is not None:
+            mixer.gate_bias.fill_(-200.0)  # a gate of exactly 1
         mixer.beta_proj.weight[0, :2] = torch.tensor([-1024, 1024])  # b = 1 for a, else 0
         mixer.k_proj.weight[:, 1] = torch.tensor([1, -1])
         mixer.q_proj.weight[:, 0] = torch.tensor([query, -2])
@@ -55,3 +57,10 @@ def test_operands_that_tensor_cores_would_round(query: float, dtype: torch.dtype
     assert ("triton" in found.backends) == (wide is None)
     if wide is not None:
         assert wide in found.faults[0]
+
+
+def test_the_bounds_do_not_speak_of_gates_that_turn() -> None:
+    found = certify(swaps(254.0, torch.float32, gate=EigenDisk()), SWAP, Alphabet(2))
+    assert found.holds
+    assert not found.order_independent
+    assert found.faults[-1].endswith("a gate turns")

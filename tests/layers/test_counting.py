@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from eigentrack.layers import GLA
+from eigentrack.layers import GLA, DeltaNet
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.spectrum import EigenDisk, EigenRange
 from eigentrack.tasks.tracking import word_problem
@@ -66,6 +66,28 @@ def test_a_cast_to_half_precision_leaves_the_angles_alone() -> None:
     assert torch.equal(read(y, 3), letters.cumsum(1) % 3)
     assert layer.double().turn_proj.weight.dtype == torch.float64
     assert layer.to("meta").turn_proj.weight.is_meta
+
+
+def test_deltanet_counts_where_its_gate_turns() -> None:
+    """Letter g turns by g/5, with factors that are switched off; the chunked form and steps agree with the count."""
+    layer = DeltaNet(5, heads=2, key_dim=2, value_dim=1, gate=EigenDisk(), conv=0, bare=True, learn_initial_state=True)
+    assert layer.turn_proj is not None
+    assert layer.initial_memory is not None
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.zero_()
+        layer.gate_bias.fill_(-200.0)  # a gate of exactly 1
+        layer.beta_proj.weight.fill_(-200.0)  # b = 0
+        layer.turn_proj.weight.copy_((torch.arange(5) / 5).expand(2, -1))
+        layer.initial_memory[:, 0] = 1.0
+        layer.q_proj.weight.copy_(torch.tensor([1.0, 0.0, 0.0, 1.0])[:, None].expand(-1, 5))
+        layer.out_proj.weight[:2] = torch.eye(2)
+        letters = torch.randint(5, (1, LENGTH))
+        y, state = layer(nn.functional.one_hot(letters, 5).float())
+        count = letters.cumsum(1) % 5
+        assert torch.equal(read(y, 5), count)
+        y, _ = layer.step(nn.functional.one_hot(torch.tensor([3]), 5).float(), state)
+        assert torch.equal(read(y, 5), (count[:, -1] + 3) % 5)
 
 
 @pytest.mark.slow

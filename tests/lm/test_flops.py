@@ -86,6 +86,14 @@ def test_a_rotation_adds_two_products_and_a_sum_an_entry(mixer: str) -> None:
     assert after == 8 * math.prod(real.memory_shape)
 
 
+def test_a_gate_that_turns_costs_deltanet_the_same() -> None:
+    real, turning = (built("deltanet", {"heads": 2, "gate": gate}).blocks[0].mixer for gate in (EigenRange(0, 1), EigenDisk()))
+    assert isinstance(real, LinearMixer)
+    before, after = recurrence_flops(real), recurrence_flops(turning)
+    assert before is not None
+    assert after == before + 3 * math.prod(real.memory_shape)
+
+
 def test_a_training_step_is_three_forward_passes() -> None:
     model = built("deltanet", {"heads": 2, "conv": 0})
     tokens = torch.randint(11, (1, TIME))

@@ -80,17 +80,18 @@ def _turns(*shape: int) -> Tensor:
     return torch.where(torch.rand(*shape) < 0.3, chosen, turns)
 
 
-def _delta_rule(factors: int, gate: str) -> Callable[[EigenRange, int, int, int], Inputs]:
+def _delta_rule(factors: int, gate: str, turning: bool = False) -> Callable[[EigenRange, int, int, int], Inputs]:
     def make(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
-        heads, key, value = 2, 4, 3
+        heads, key, value = (1, 4, 2) if turning else (2, 4, 3)
         k = torch.nn.functional.normalize(_float(batch, time, heads, factors, key), dim=-1)
         k[:, 3:20] = k[:, 3:4]  # equal keys in a row
         k[:, 5:6] = 0.0
         beta = 1 - _gates(eigenvalues, batch, time, heads, factors)
-        shape = {"none": None, "per head": (heads,), "per channel": (heads, key)}[gate]
+        shape = {"none": None, "per head": (heads,), "per pair": (heads, key // 2), "per channel": (heads, key)}[gate]
         gates = None if shape is None else _gates(eigenvalues, batch, time, *shape)
         q, v = _float(batch, time, heads, key), _float(batch, time, heads, factors, value)
-        return Inputs((q, k, v, beta, gates), (_float(sequences, heads, key, value),))
+        turns = _turns(batch, time, heads, key // 2) if turning else None
+        return Inputs((q, k, v, beta, gates, turns), (_float(sequences, heads, key, value),))
 
     return make
 
@@ -184,6 +185,8 @@ CASES = [
     OpCase("delta_rule, gated", ops.DELTA_RULE, _delta_rule(1, "per head")),
     OpCase("delta_rule, 3 factors, gated", ops.DELTA_RULE, _delta_rule(3, "per head")),
     OpCase("delta_rule, 2 factors, gated per channel", ops.DELTA_RULE, _delta_rule(2, "per channel")),
+    OpCase("delta_rule, 2 factors, turning", ops.DELTA_RULE, _delta_rule(2, "per head", turning=True)),
+    OpCase("delta_rule, gated per pair, turning", ops.DELTA_RULE, _delta_rule(1, "per pair", turning=True)),
     OpCase("low_rank, 2 factors, gated per channel", ops.LOW_RANK, _low_rank),
     OpCase("gated_linear, per head", ops.GATED_LINEAR, _gated_linear(False)),
     OpCase("gated_linear, per channel", ops.GATED_LINEAR, _gated_linear(True)),

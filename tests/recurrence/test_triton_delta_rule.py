@@ -264,6 +264,34 @@ def test_a_single_token_without_gradients(case: Case, dtype: torch.dtype, monkey
     )
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(2, 20, 2, 2, 8, 5, gated=True),
+        Case(1, 70, 1, 1, 8, 8),
+        Case(1, 22, 2, 1, 8, 8, gated=True, bounds=(0, 1, 18, 22)),
+        *([Case(2, 300, 3, 2, 128, 128, gated=True)] if ON_GPU else []),
+    ],
+    ids=str,
+)
+def test_gates_that_turn(case: Case, dtype: torch.dtype) -> None:
+    """In a frame that turns with the state: against the reference, which turns the state."""
+    random = torch.Generator(DEVICE).manual_seed(2)
+    size = (case.batch, case.time, case.heads, case.key // 2)
+    turns = torch.randint(-64, 64, size, device=DEVICE, generator=random).double() / 128
+    *sequences, state = (None if x is None else x.to(dtype).double() for x in case.draw())
+    found = {}
+    for backend, precision in (("reference", torch.float64), ("triton", dtype)):
+        leaves = [None if x is None else x.to(precision).requires_grad_() for x in (*sequences, state)]
+        angles = turns.float().requires_grad_() if backend == "triton" else turns.clone().requires_grad_()
+        y, last = delta_rule(*leaves[:-1], angles, initial_state=leaves[-1], cu_seqlens=case.cu_seqlens, backend=backend)
+        loss = y.double().sin().sum() + last.double().sin().sum()
+        found[backend] = [y, last, *torch.autograd.grad(loss, [x for x in (*leaves, angles) if x is not None])]
+    for ours, exact in zip(found["triton"], found["reference"], strict=True):
+        assert relative_error(ours, exact) <= (TOLERANCE[dtype] if dtype == torch.float32 else 0.03)
+
+
 @pytest.mark.parametrize("time", [40, 192])
 def test_equal_keys_at_beta_two_are_exact(time: int) -> None:
     """Reflections along one key, in short and in long sequences: every number is a small integer, and none is rounded."""

@@ -27,8 +27,10 @@ from torch import Tensor
 from eigentrack.recurrence.chunked.carry import Carry
 from eigentrack.recurrence.chunked.decay import channel_decay_scores, pairwise_decay
 from eigentrack.recurrence.chunked.layout import chunk_layout
+from eigentrack.recurrence.rotating_frame import delta_rule_in_frame
 
 
+@delta_rule_in_frame
 def delta_rule(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H n K"],

@@ -24,6 +24,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from eigentrack.kernels import delta_rule_launch as kernels
+from eigentrack.recurrence.rotating_frame import delta_rule_in_frame
 from eigentrack.recurrence.triton.delta_rule_segments import delta_rule_in_segments, segment_length
 from eigentrack.recurrence.triton.optional_tensors import no_gaps, with_gaps
 
@@ -31,6 +32,7 @@ INPUTS = 7  # q, k, v, beta, gate, initial_state, cu_seqlens
 ALIGNED = 4  # rows of bfloat16 that cannot be copied by 8 bytes would reach the tensor cores through registers (see the plan)
 
 
+@delta_rule_in_frame
 def delta_rule(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H n K"],

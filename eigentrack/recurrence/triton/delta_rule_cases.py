@@ -18,11 +18,12 @@ def refusal(
     v: Tensor,
     beta: Tensor,
     gate: Tensor | None,
+    turns: Tensor | None = None,
     *,
     initial_state: Tensor | None,
     cu_seqlens: Tensor | None,
 ) -> str | None:
-    given = {"q": q, "k": k, "v": v, "beta": beta, "gate": gate, "initial_state": initial_state}
+    given = {"q": q, "k": k, "v": v, "beta": beta, "gate": gate, "turns": turns, "initial_state": initial_state}
     for name, x in given.items():
         if x is not None and x.dtype not in (torch.float32, torch.bfloat16):
             return f"takes float32 and bfloat16, and {name} is {x.dtype}".replace("torch.", "")
