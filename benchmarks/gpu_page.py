@@ -39,7 +39,10 @@ SCAN_NOTE = (
     "Tried: one channel a thread (3.70 ms at B8 T2048 D2048 bfloat16 where the kernel in use then had 2.77; one warp a "
     "scheduler hides no latency), two lanes a channel (2.35 there, but 4.41 and 10.5 at the next two), and 2e by a 1 in the "
     "exponent, which is in use (2.49, 4.04, 9.83). Memory goes to the states, kept every 16 tokens, and to the sums of dB and "
-    "dC, which have a slab for each block of channels; two lanes with the least memory took 329 MiB and 2.52 ms."
+    "dC, which have a slab for each block of channels; two lanes with the least memory took 329 MiB and 2.52 ms. Backward in "
+    "stretches of 8 tokens, two at a time, in the tree since these rows were measured: 2.45 ms in place of 2.61 at B8 T2048 "
+    "D2048 bfloat16 and 9.55 in place of 10.31 at B1 T65536, in one run, on a card that was slower than that of the rows; with "
+    "more warps and registers that spill, 2.55 to 4.2 and 11.0 to 16.7 (LOG.md)."
 )
 SIGN_NOTE = (
     "Rows of commit c8ab2537da59 are of the kernel before 2e moved into the exponent. At D4096 in float32 the sign "

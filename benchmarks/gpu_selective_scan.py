@@ -139,9 +139,9 @@ def tune() -> None:
     changes: dict[str, list[tuple[dict[str, Any], str, Any]]] = {
         "as it is": [],
         "forward U=4": [(plans.LAUNCH["forward"], "U", 4)],
-        "backward U=2": [(plans.LAUNCH["backward"], "U", 2)],
-        "CHUNK=8": [(vars(plans), "CHUNK", 8)],
-        "backward U=2, CHUNK=8": [(plans.LAUNCH["backward"], "U", 2), (vars(plans), "CHUNK", 8)],
+        "backward U=4, one stretch": [(plans.LAUNCH["backward"], "U", 4), (plans.LAUNCH["backward"], "STRETCH", plans.CHUNK)],
+        "stretches of 4": [(plans.LAUNCH["backward"], "STRETCH", 4)],
+        "stretches of 4, CHUNK=8": [(plans.LAUNCH["backward"], "STRETCH", 4), (vars(plans), "CHUNK", 8)],
         "CHUNK=32": [(vars(plans), "CHUNK", 32)],
         "ENTRIES=256": [(vars(plans), "ENTRIES", 256)],
         "backward never cut": [(plans.CUT_BELOW, "backward", 0)],

@@ -3,11 +3,12 @@
 
     ḣ_t = ṡ_t C_t + a_{t+1} ḣ_{t+1} (7),   ṡ_t = ẏ_t silu(z_t);   the gradients (8)-(12) of one token from ḣ_t, h_t and h_{t-1}
 
-The states come from the nearest checkpoint: the U tokens at hand once for each h_t, those between the checkpoint and them
-once more. Sums over channels (B, C) are left as one partial sum for each block of channels, sums over time (A, D) as one for
-each unit; both are added up in a fixed order afterwards. Equations: docs/derivations/selective_scan.md.
+The states come from the nearest checkpoint, in three strides: to the start of a stretch of tokens, from there to the U tokens
+at hand, and through those, once for each h_t. Sums over channels (B, C) are left as one partial sum for each block of channels,
+sums over time (A, D) as one for each unit; both are added up in a fixed order afterwards.
+Equations: docs/derivations/selective_scan.md.
 
-D channels  N state size  BD, BN blocks of them, powers of two  U tokens a block
+D channels  N state size  BD, BN blocks of them, powers of two  U tokens a block, STRETCH tokens a stretch
 """
 
 from __future__ import annotations
@@ -28,6 +29,39 @@ from eigentrack.kernels.selective_scan_tokens import (
 )
 
 LN_2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def advance_to(
+    b_state,
+    start,
+    token,
+    x,
+    dt,
+    b,
+    x_row,
+    dt_row,
+    b_row,
+    o_d,
+    o_n,
+    m_d,
+    m_n,
+    b_rate,
+    end,
+    U: tl.constexpr,
+    LOW: tl.constexpr,
+    HIGH: tl.constexpr,
+    EXACT: tl.constexpr,
+):
+    """The state before `start` → before `token`, a multiple of U later and inside the unit."""
+    for earlier in range(start, token, U):
+        past_x = load_rows(x, x_row, o_d, m_d, earlier, end, U)
+        past_dt = load_rows(dt, dt_row, o_d, m_d, earlier, end, U)
+        past_b = load_rows(b, b_row, o_n, m_n, earlier, end, U)
+        for u in tl.static_range(U):
+            b_x, b_dt, b_b = past_x[u].to(tl.float32), past_dt[u].to(tl.float32), past_b[u].to(tl.float32)
+            b_state, _ = advance(b_state, b_dt, b_x, b_b, b_rate, True, LOW, HIGH, EXACT)
+    return b_state
 
 
 @triton.jit
@@ -65,6 +99,7 @@ def backward_kernel(
     BD: tl.constexpr,
     BN: tl.constexpr,
     U: tl.constexpr,
+    STRETCH: tl.constexpr,
     CHUNK: tl.constexpr,
     LOW: tl.constexpr,
     HIGH: tl.constexpr,
@@ -94,66 +129,73 @@ def backward_kernel(
     if SKIP:
         b_skip = tl.load(skip + o_d, mask=m_d, other=0.0).to(tl.float32)
 
-    blocks = tl.cdiv(end - first, U)
-    for step in range(blocks):
-        token = first + (blocks - 1 - step) * U
-        chunk = (token - first) // CHUNK
-        # read ahead: these come from far away, the others were read on the way to this block
-        rows_c = load_rows(c, c_row, o_n, m_n, token, end, U)
-        rows_dy = load_rows(dy, D, o_d, m_d, token, end, U)
-        if GATED:
-            rows_z = load_rows(z, z_row, o_d, m_d, token, end, U)
-        b_state = load_state(checkpoints + (slot + chunk) * D * N, o_d, o_n, D, N)
-        for earlier in range(first + chunk * CHUNK, token, U):
-            past_x = load_rows(x, x_row, o_d, m_d, earlier, end, U)
-            past_dt = load_rows(dt, dt_row, o_d, m_d, earlier, end, U)
-            past_b = load_rows(b, b_row, o_n, m_n, earlier, end, U)
-            for u in tl.static_range(U):
-                b_x, b_dt, b_b = past_x[u].to(tl.float32), past_dt[u].to(tl.float32), past_b[u].to(tl.float32)
-                b_state, _ = advance(b_state, b_dt, b_x, b_b, b_rate, True, LOW, HIGH, EXACT)
-
-        rows_x = load_rows(x, x_row, o_d, m_d, token, end, U)
-        rows_dt = load_rows(dt, dt_row, o_d, m_d, token, end, U)
-        rows_b = load_rows(b, b_row, o_n, m_n, token, end, U)
-        states = (b_state,)  # states[u] is the state before token u
-        for u in tl.static_range(U):
-            b_x, b_dt, b_b = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_b[u].to(tl.float32)
-            b_state, _ = advance(b_state, b_dt, b_x, b_b, b_rate, token + u < end, LOW, HIGH, EXACT)
-            states = states + (b_state,)  # noqa: RUF005, Triton has no star in a tuple
-
-        for u in tl.static_range(U - 1, -1, -1):
-            b_x, b_dt, b_dy = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_dy[u].to(tl.float32)
-            b_b, b_c = rows_b[u].to(tl.float32), rows_c[u].to(tl.float32)
-            inside = token + u < end
-            m_out = m_d & inside
-            b_read = b_dy
+    stretches = tl.cdiv(end - first, STRETCH)
+    for far in range(stretches):
+        stretch = first + (stretches - 1 - far) * STRETCH
+        chunk = (stretch - first) // CHUNK
+        b_near = load_state(checkpoints + (slot + chunk) * D * N, o_d, o_n, D, N)
+        if STRETCH < CHUNK:
+            b_near = advance_to(
+                b_near,
+                *(first + chunk * CHUNK, stretch, x, dt, b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, end),
+                *(U, LOW, HIGH, EXACT),
+            )
+        blocks = tl.cdiv(tl.minimum(end - stretch, STRETCH), U)
+        for step in range(blocks):
+            token = stretch + (blocks - 1 - step) * U
+            # read ahead: these come from far away, the others were read on the way to this block
+            rows_c = load_rows(c, c_row, o_n, m_n, token, end, U)
+            rows_dy = load_rows(dy, D, o_d, m_d, token, end, U)
             if GATED:
-                b_z = rows_z[u].to(tl.float32)
-                b_sigmoid = tl.sigmoid(b_z)
-                b_y = tl.sum(states[u + 1] * b_c[None, :], axis=1)
+                rows_z = load_rows(z, z_row, o_d, m_d, token, end, U)
+            b_state = advance_to(
+                b_near,
+                *(stretch, token, x, dt, b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, end),
+                *(U, LOW, HIGH, EXACT),
+            )
+
+            rows_x = load_rows(x, x_row, o_d, m_d, token, end, U)
+            rows_dt = load_rows(dt, dt_row, o_d, m_d, token, end, U)
+            rows_b = load_rows(b, b_row, o_n, m_n, token, end, U)
+            states = (b_state,)  # states[u] is the state before token u
+            for u in tl.static_range(U):
+                b_x, b_dt, b_b = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_b[u].to(tl.float32)
+                b_state, _ = advance(b_state, b_dt, b_x, b_b, b_rate, token + u < end, LOW, HIGH, EXACT)
+                states = states + (b_state,)  # noqa: RUF005, Triton has no star in a tuple
+
+            for u in tl.static_range(U - 1, -1, -1):
+                b_x, b_dt, b_dy = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_dy[u].to(tl.float32)
+                b_b, b_c = rows_b[u].to(tl.float32), rows_c[u].to(tl.float32)
+                inside = token + u < end
+                m_out = m_d & inside
+                b_read = b_dy
+                if GATED:
+                    b_z = rows_z[u].to(tl.float32)
+                    b_sigmoid = tl.sigmoid(b_z)
+                    b_y = tl.sum(states[u + 1] * b_c[None, :], axis=1)
+                    if SKIP:
+                        b_y += b_skip * b_x
+                    b_dz = b_dy * b_y * b_sigmoid * (1.0 + b_z * (1.0 - b_sigmoid))  # (12)
+                    tl.store(dz + (token + u) * D + o_d, b_dz.to(dz.dtype.element_ty), mask=m_out)
+                    b_read *= b_z * b_sigmoid
+                b_adjoint += b_read[:, None] * b_c[None, :]  # (7)
+                p_part = (channel_block * tokens + token + u) * N + o_n
+                tl.store(dc_parts + p_part, tl.sum(b_read[:, None] * states[u + 1], axis=0), mask=m_n & inside)
+                tl.store(db_parts + p_part, tl.sum((b_dt * b_x)[:, None] * b_adjoint, axis=0), mask=m_n & inside)  # (8)
+                b_exponential = exponential(b_dt, b_rate, LOW, HIGH)
+                b_through = b_adjoint * states[u] * b_exponential  # (9) times high - low
+                if HIGH - LOW != 1.0 and (LOW != -1.0 or HIGH != 1.0):
+                    b_through *= HIGH - LOW
+                b_dlog_decay += b_through * b_dt[:, None]  # (10)
+                b_dinput = tl.sum(b_adjoint * b_b[None, :], axis=1)
+                b_ddt = b_dinput * b_x + LN_2 * tl.sum(b_through * b_rate, axis=1)  # (11)
+                tl.store(ddt + (token + u) * D + o_d, b_ddt.to(ddt.dtype.element_ty), mask=m_out)
+                b_dx = b_dinput * b_dt
                 if SKIP:
-                    b_y += b_skip * b_x
-                b_dz = b_dy * b_y * b_sigmoid * (1.0 + b_z * (1.0 - b_sigmoid))  # (12)
-                tl.store(dz + (token + u) * D + o_d, b_dz.to(dz.dtype.element_ty), mask=m_out)
-                b_read *= b_z * b_sigmoid
-            b_adjoint += b_read[:, None] * b_c[None, :]  # (7)
-            p_part = (channel_block * tokens + token + u) * N + o_n
-            tl.store(dc_parts + p_part, tl.sum(b_read[:, None] * states[u + 1], axis=0), mask=m_n & inside)
-            tl.store(db_parts + p_part, tl.sum((b_dt * b_x)[:, None] * b_adjoint, axis=0), mask=m_n & inside)  # (8)
-            b_exponential = exponential(b_dt, b_rate, LOW, HIGH)
-            b_through = b_adjoint * states[u] * b_exponential  # (9) times high - low
-            if HIGH - LOW != 1.0 and (LOW != -1.0 or HIGH != 1.0):
-                b_through *= HIGH - LOW
-            b_dlog_decay += b_through * b_dt[:, None]  # (10)
-            b_dinput = tl.sum(b_adjoint * b_b[None, :], axis=1)
-            b_ddt = b_dinput * b_x + LN_2 * tl.sum(b_through * b_rate, axis=1)  # (11)
-            tl.store(ddt + (token + u) * D + o_d, b_ddt.to(ddt.dtype.element_ty), mask=m_out)
-            b_dx = b_dinput * b_dt
-            if SKIP:
-                b_dx += b_read * b_skip
-                b_dskip += b_read * b_x
-            tl.store(dx + (token + u) * D + o_d, b_dx.to(dx.dtype.element_ty), mask=m_out)
-            b_adjoint = through_gate(b_exponential, b_adjoint, inside, LOW, HIGH, EXACT)
+                    b_dx += b_read * b_skip
+                    b_dskip += b_read * b_x
+                tl.store(dx + (token + u) * D + o_d, b_dx.to(dx.dtype.element_ty), mask=m_out)
+                b_adjoint = through_gate(b_exponential, b_adjoint, inside, LOW, HIGH, EXACT)
     store_state(dlog_decay_parts + place, b_dlog_decay, o_d, o_n, D, N)
     if SKIP:
         tl.store(dskip_parts + unit * D + o_d, b_dskip, mask=m_d)

@@ -17,10 +17,10 @@ from eigentrack.spectrum import EigenRange
 LAUNCH = {
     "forward": {"U": 8, "num_warps": 1, "num_stages": 1},
     "summary": {"U": 8, "num_warps": 1, "num_stages": 1},
-    "backward": {"U": 4, "num_warps": 1, "num_stages": 1},
+    "backward": {"U": 2, "STRETCH": 8, "num_warps": 1, "num_stages": 1},
     "join": {"BLOCK": 128, "num_warps": 4, "num_stages": 1},
 }
-CHUNK = 16  # tokens from one checkpoint to the next: a multiple of every U
+CHUNK = 16  # tokens from one checkpoint to the next: a multiple of every STRETCH, and that of U
 ENTRIES = 512  # of a program's state: 16 in each thread
 WIDEST_BLOCK = 64  # of channels
 PROGRAMS_AT_ONCE = 1056  # that the registers of an H200 hold: two warps for every scheduler
