@@ -88,7 +88,7 @@ def _products_fault(mixer: DeltaNet, x: Tensor) -> str | None:
     if not all(_whole(part) for part in (keys, beta, q, v)):
         return "keys, betas, values or queries are not whole numbers"
     if mixer.turn_proj is not None:
-        return "a gate turns"
+        return "there is no bound for gates that turn"
     if mixer.gate is not None and not _whole(mixer.gates(x[None])["gate"]):
         return "a gate is neither 0 nor 1"
     lengths = keys.square().sum(-1)

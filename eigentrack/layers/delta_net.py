@@ -26,6 +26,8 @@ from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import delta_rule
 from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
 
+FIRST_TURNS = 0.1  # of the weights that other layers' angles start with: 6 degrees a token, at inputs of variance one
+
 
 class DeltaNet(LinearMixer):
     """`eigenvalues` bounds each factor's eigenvalue along its key; `gate` is the range of the gate, or None for no gate.
@@ -33,8 +35,8 @@ class DeltaNet(LinearMixer):
     A gate in a disk also turns: pairs of key channels rotate by W' x_t + b' turns ahead of the factors, so that a rotation
     needs no two reflections with an angle between them, and any cyclic group is one number away.
 
-    `gate_per_channel` gives every key channel a gate of its own. In the range [-1, 1] such a gate is itself a reflection, so
-    that one factor makes a rotation of it: A(x_t) has complex eigenvalues, of modulus at most 1.
+    `gate_per_channel` gives every key channel (in a disk every pair) a gate of its own. In the range [-1, 1] such a gate is
+    itself a reflection, so that one factor makes a rotation of it: A(x_t) has complex eigenvalues, of modulus at most 1.
 
     `first_eigenvalue` gives the logits of b a bias that starts there; without one the eigenvalue starts in the middle of its
     range: at ½ in [0, 1], but at 0 in [-1, 1], where every token writes over all that its key held.
@@ -94,7 +96,8 @@ class DeltaNet(LinearMixer):
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads * householders)
         self.turn_proj = None if gate is None else optional_turns(gate, d_model, heads, "key_dim", key_dim)
         if self.turn_proj is not None:
-            self.turn_proj.bias.data.zero_()  # at first a key is found again where it was written
+            self.turn_proj.bias.data.zero_()
+            self.turn_proj.weight.data *= FIRST_TURNS  # so that at first a key is found again where it was written
         if gate is not None:
             channels = key_dim if self.turn_proj is None else key_dim // 2  # a pair shares its gate
             gates = heads * channels if gate_per_channel else heads
@@ -175,7 +178,7 @@ class DeltaNet(LinearMixer):
         """q, k, v, b and the convolution's new window.
 
         b makes up for what rounding did to |k|², as the eigenvalue 1 - b|k|² must stay in its range: in bfloat16 |k|² is off by
-        up to 0.8 %, and -1.008 explodes within a thousand tokens.
+        up to 0.8 %, and -1.016 explodes within a thousand tokens.
         """
         unit_rows = self.key_dim if self.key_norm and not self.bare else 0
         parts = [

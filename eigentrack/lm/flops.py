@@ -4,7 +4,7 @@ Counted is what the recurrence says, not what an algorithm does for it, so that 
   delta rule      n factors: kᵀS and S + k wᵀ, 4 KV each; the gate, KV; the read-out Sᵀq, 2 KV    for each head
   diagonal gates  a S, KV; + k vᵀ, 2 KV; the read-out, 2 KV                                  for each head (Mamba, S4D: KV = DN)
   RWKV-7          what diagonal gates cost, and κᵀS and S - (a ⊙ κ) zᵀ, 4 KV                     for each head
-  rotations       R S, 3 KV, where the eigenvalues lie in a disk
+  rotations       R S, 3 KV, where the eigenvalues, or DeltaNet's gates, lie in a disk
 Activations, norms and the lookup of embeddings are left out. A training step costs three forward passes.
 """
 

@@ -75,8 +75,8 @@ def delta_rule(
         k=(k, "B T H n K"),
         v=(v, "B T H n V"),
         beta=(beta, "B T H n"),
-        gate=(gate, _gate_pattern(gate, turns)),
         turns=(turns, "B T H P"),
+        gate=(gate, _gate_pattern(gate, turns)),
         initial_state=(initial_state, f"{_sequences(q, cu_seqlens)} H K V"),
     )
     return execute(
@@ -137,8 +137,8 @@ def gated_linear(
         q=(q, "B T H K"),
         k=(k, "B T H K"),
         v=(v, "B T H V"),
-        a=(a, _gate_pattern(a, turns)),
         turns=(turns, "B T H P"),
+        a=(a, _gate_pattern(a, turns)),
         initial_state=(initial_state, f"{_sequences(q, cu_seqlens)} H K V"),
     )
     return execute(

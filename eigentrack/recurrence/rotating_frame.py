@@ -86,7 +86,7 @@ def delta_rule_in_frame(run: TensorBackend) -> TensorBackend:
 
 
 def _for_rounded(beta: Float[Tensor, "B T H n"], k: Tensor, turned: Tensor) -> Float[Tensor, "B T H n"]:
-    """b for which 1 - b|k|² is the same for the key that was turned and rounded: in bfloat16 -1 could become -1.008."""
+    """b for which 1 - b|k|² is the same for the key that was turned and rounded: in bfloat16 -1 could become -1.016."""
     if turned.dtype.itemsize >= 4:
         return beta
     before, after = (x.detach().float().square().sum(-1) for x in (k, turned))

@@ -63,4 +63,4 @@ def test_the_bounds_do_not_speak_of_gates_that_turn() -> None:
     found = certify(swaps(254.0, torch.float32, gate=EigenDisk()), SWAP, Alphabet(2))
     assert found.holds
     assert not found.order_independent
-    assert found.faults[-1].endswith("a gate turns")
+    assert found.faults[-1].endswith("there is no bound for gates that turn")

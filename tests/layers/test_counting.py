@@ -90,6 +90,13 @@ def test_deltanet_counts_where_its_gate_turns() -> None:
         assert torch.equal(read(y, 5), (count[:, -1] + 3) % 5)
 
 
+def test_a_gate_of_deltanet_hardly_turns_at_first() -> None:
+    layer = DeltaNet(64, gate=EigenDisk())
+    turns = layer._turns(torch.randn(1, 1000, 64))
+    assert turns is not None
+    assert 0.01 < float(turns.square().mean().sqrt()) < 0.025
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("group", "enough"), [("Z3", 0.95), ("Z5", 0.85)])
 def test_a_disk_learns_to_count_where_the_real_twin_does_not(group: str, enough: float) -> None:

@@ -30,7 +30,7 @@ def refusal(
         if x is not None and x.device != q.device:
             return f"takes tensors on one device, and {name} is on {x.device}, q on {q.device}"
     if gate is not None and gate.ndim == 4:
-        return "takes one gate a head, and this gate has an entry for each key channel"
+        return f"takes one gate a head, and this gate has an entry for each {'key channel' if turns is None else 'pair'}"
     if k.shape[-1] > LARGEST_KEY:
         return f"takes keys of up to {LARGEST_KEY} entries, and K={k.shape[-1]}"
     if k.shape[-2] > MOST_FACTORS:
