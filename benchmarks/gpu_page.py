@@ -296,7 +296,7 @@ def cold_start_table(stored: dict[str, Any]) -> list[str]:
         listed("Refused", by_value((row["op"], row["refused"]) for row in stored["rows"] if "refused" in row)),
         listed("Not measured", (op for op in gpu_cold_start.OPS if op not in {row["op"] for row in stored["rows"]})),
     )
-    return lines + paragraphs(COLD_START_NOTE)
+    return noted(lines, COLD_START_NOTE)
 
 
 def page(folder: Path) -> str:
