@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,27 +32,32 @@ from eigentrack.experiments.paper_agreement import budget_lines, number_lines
 
 PANELS = tuple(panel for panel in chomsky.PANELS if panel.label == chomsky.ARITHMETIC)
 TWO_GATED: dict[str, Any] = {"householders": 2, "gate": chomsky.NARROW}
+TURNING: dict[str, Any] = {"householders": 2, "gate": {"disk": [0.0, 1.0]}}
 NO_DECAY: dict[str, Any] = {"weight_decay": 0.0}
+SMOOTHED: dict[str, Any] = {**NO_DECAY, "label_smoothing": 0.1}
+EVERY_DIGIT: dict[str, Any] = {"every_prefix": True}
 
 
-class Layer(NamedTuple):
+@dataclass(frozen=True)
+class Layer:
     options: dict[str, Any]
     training: dict[str, Any]  # what it changes there
     times: int = 1  # the steps of the budget, but no more than the paper's
+    task: dict[str, Any] = field(default_factory=dict)  # what it changes there, in training alone
 
 
 LAYERS = {
     "1 factor": Layer({}, {}),
     "2 factors, gated": Layer(TWO_GATED, {}),
     "2 factors, gated, no decay": Layer(TWO_GATED, NO_DECAY),
-    "2 factors, gated, no decay, smoothed 0.1": Layer(TWO_GATED, {**NO_DECAY, "label_smoothing": 0.1}),
+    "2 factors, gated, no decay, smoothed 0.1": Layer(TWO_GATED, SMOOTHED),
     "2 factors, gated, no decay, smoothed 0.4": Layer(TWO_GATED, {**NO_DECAY, "label_smoothing": 0.4}),
-    "2 factors, gated, no decay, smoothed 0.1, 8 heads, longer": Layer(
-        {**TWO_GATED, "heads": 8}, {**NO_DECAY, "label_smoothing": 0.1}, times=3
-    ),
-    "2 factors, slow gates, no decay, smoothed 0.1": Layer(
-        {**TWO_GATED, "first_gates": [0.99, 0.999]}, {**NO_DECAY, "label_smoothing": 0.1}
-    ),
+    "2 factors, gated, no decay, smoothed 0.1, 8 heads, longer": Layer({**TWO_GATED, "heads": 8}, SMOOTHED, times=3),
+    "2 factors, slow gates, no decay, smoothed 0.1": Layer({**TWO_GATED, "first_gates": [0.99, 0.999]}, SMOOTHED),
+    "2 factors, turning gates, no decay, smoothed 0.1": Layer(TURNING, SMOOTHED),
+    "2 factors, gated, no decay, smoothed 0.1, asked after every digit": Layer(TWO_GATED, SMOOTHED, task=EVERY_DIGIT),
+    "2 factors, turning gates, no decay, smoothed 0.1, asked after every digit": Layer(TURNING, SMOOTHED, task=EVERY_DIGIT),
+    "2 factors, no decay, smoothed 0.1, asked after every digit": Layer({"householders": 2}, SMOOTHED, task=EVERY_DIGIT),
 }
 
 LEADS, FEWEST_WRONG = 0.75, 20  # share of the wrong answers, and how many there must be for a word about them
@@ -94,6 +99,7 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
             name,
             {"mixer": "deltanet", "mixer_options": {**options, **layer.options}, "eigenvalues": chomsky.WIDE},
             training(layer),
+            layer.task,
         )
         for name, layer in LAYERS.items()
     ]

@@ -39,7 +39,7 @@ def study(
             found.append(StudiedResult(**values))
             continue
         assert isinstance(cell.run, RunConfig)
-        model, task = load_model(network), cell.run.build_task()
+        model, task = load_model(network), cell.run.build_task().as_tested()
         assert isinstance(task, ModularArithmetic)
         length = first_failing_length(result, settings.test.lengths[1])
         offsets = answer_offsets(model, task, length, cell.seed)

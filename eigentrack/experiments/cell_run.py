@@ -77,7 +77,7 @@ def _train_and_test(
             clock.store()
         report(step)
 
-    task, trained = cell.run.build_task(), cell.run.training.lengths
+    task, trained = cell.run.build_task().as_tested(), cell.run.training.lengths
     validated, scores, diverged_at = 0.0, NO_SCORES, None
     try:
         outcome = run_training(

@@ -63,11 +63,12 @@ class Panel:
 
 @dataclass(frozen=True)
 class Series:
-    """A model, without its width; `training` holds what it changes in every panel."""
+    """A model, without its width; `training` and `task` hold what it changes there in every panel."""
 
     label: str
     model: dict[str, Any]
     training: dict[str, Any] = field(default_factory=dict)
+    task: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _run(panel: Panel, series: Series, settings: Settings, rate: float, seed: in
     changes = {**series.training, **panel.training, "learning_rate": rate, "final_rate": final, "seed": seed}
     return RunConfig(
         task=panel.task,
-        task_options=panel.options,
+        task_options={**panel.options, **series.task},
         model={"d_model": settings.d_model, **series.model, **panel.model},
         training=replace(settings.training, **changes),
         validate_every=settings.validate_every,

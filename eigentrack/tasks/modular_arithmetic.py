@@ -7,7 +7,7 @@ Tokens 0..m-1 are the digits; + - * = and padding follow.  m modulus  B sequence
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -45,6 +45,9 @@ class ModularArithmetic(Task):
     @property
     def padding(self) -> int:
         return self.modulus + 4
+
+    def as_tested(self) -> ModularArithmetic:
+        return replace(self, every_prefix=False)
 
     def sample(
         self, batch: int, lengths: tuple[int, int], *, seed: int, step: int | Tensor, device: torch.device | str = "cpu"

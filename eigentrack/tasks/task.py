@@ -41,6 +41,10 @@ class Task(ABC):
         """A model's head answers with the same numbers that its embedding reads: it must hold both."""
         return max(self.vocab_size, self.classes)
 
+    def as_tested(self) -> Task:
+        """The task as a test asks it, without the further answers that only help to train."""
+        return self
+
     @abstractmethod
     def sample(
         self, batch: int, lengths: tuple[int, int], *, seed: int, step: int | Tensor, device: torch.device | str = "cpu"

@@ -130,8 +130,9 @@ def test_every_prefix_can_be_asked(modulus: int) -> None:
         assert targets == [eval(prefixes[at]) % modulus if at in prefixes else 0 for at in range(41)]
         assert weight.nonzero().flatten().tolist() == asked
         assert weight[asked].tolist() == pytest.approx([1 / len(asked)] * len(asked))
-    plain = ModularArithmetic(modulus).sample(200, (2, 41), seed=0, step=0)
-    assert torch.equal(plain.tokens, batch.tokens)
+    tested = task.as_tested().sample(200, (2, 41), seed=0, step=0)
+    assert torch.equal(tested.tokens, batch.tokens)
+    assert tested.weight.sum(0).tolist() == [sum(text[at : at + 1] == "=" for text in spelled(task, batch)) for at in range(41)]
 
 
 @pytest.mark.parametrize(("multiplication", "operators"), [(True, 3), (False, 2)])
