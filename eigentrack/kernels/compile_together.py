@@ -7,7 +7,7 @@ tensors without memory; there `at` hands Triton the types of the arguments, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
+from triton.runtime import driver
 
 MOST_AT_ONCE = 8
 
@@ -43,16 +44,20 @@ def compile_together(what: Hashable, passes: Callable[[], object]) -> None:
                 passes()
             if on_a_gpu:
                 kernels = (kernel.result(ignore_errors=True) for kernel in compiling.future_kernels.values())
-                load = partial(_load, torch.cuda.current_device())
-                list(threads.map(load, [kernel for kernel in kernels if kernel is not None]))
+                load([kernel for kernel in kernels if kernel is not None], threads)
     finally:
         _only_compiles.reset(token)
 
 
-def _load(device: int, kernel: Any) -> None:
-    """Onto the GPU. Triton compiles some C code for its launches then, which takes a second."""
-    torch.cuda.set_device(device)  # of this thread
-    _ = kernel.run
+def load(kernels: Sequence[Any], threads: ThreadPoolExecutor) -> None:
+    """Onto the GPU. Triton compiles some C code for the launches of each kernel, a second each: here at once, for its cache.
+
+    Then one by one: kernels whose arguments are of the same types share that code, and when it is loaded a second time Python
+    hands out one module for all, in which a thread may find what another one loads.
+    """
+    list(threads.map(lambda kernel: driver.active.launcher_cls(kernel.src, kernel.metadata), kernels))
+    for kernel in kernels:
+        _ = kernel.run
 
 
 def only_compiles() -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
-from threading import Lock
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Lock, Thread, current_thread
 from typing import Any
 
 import pytest
@@ -113,3 +114,30 @@ def test_a_kind_is_compiled_once(launched: list[tuple[str, bool]]) -> None:
         together.compile_together(what, lambda: calls.append(together.only_compiles()))
     assert calls == [True, True]
     assert not together.only_compiles()
+
+
+class Loaded:
+    """Stands for a compiled kernel; keeps what was done with it, and in which thread."""
+
+    def __init__(self, name: str, done: list[tuple[str, str, Thread]]) -> None:
+        self.src, self.metadata, self.done = name, None, done
+
+    @property
+    def run(self) -> None:
+        self.done.append(("loaded", self.src, current_thread()))
+
+
+def test_launchers_are_built_at_once_and_loaded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple[str, str, Thread]] = []
+    at_once = Barrier(3, timeout=20)
+
+    class Builder:
+        def launcher_cls(self, name: str, metadata: None) -> None:
+            at_once.wait()
+            done.append(("built", name, current_thread()))
+
+    monkeypatch.setattr(driver, "_active", Builder())
+    with ThreadPoolExecutor(3) as threads:
+        together.load([Loaded(name, done) for name in "abc"], threads)
+    assert {(what, name) for what, name, _ in done[:3]} == {("built", name) for name in "abc"}
+    assert done[3:] == [("loaded", name, current_thread()) for name in "abc"]
