@@ -52,10 +52,6 @@ class Case:
         return self.batch if self.bounds is None else len(self.bounds) - 1
 
     @property
-    def names(self) -> list[str]:
-        return ["y", "last state", "dq", "dk", "dv", "dbeta", *["dgate"] * self.gated, *["dinitial"] * self.carried]
-
-    @property
     def cu_seqlens(self) -> Tensor | None:
         return None if self.bounds is None else torch.tensor(self.bounds, device=DEVICE)
 
@@ -147,7 +143,16 @@ def outputs_and_gradients(
         return delta_rule(*given[:-1], initial_state=given[-1], cu_seqlens=case.cu_seqlens, backend=backend)
 
     found = kernel_accuracy.outputs_and_gradients(run, cast(inputs, dtype, wide), case.weights(), pieces)
-    return dict(zip(case.names, found, strict=True))
+    gradients = [
+        "dq",
+        "dk",
+        "dv",
+        "dbeta",
+        *["dgate"] * case.gated,
+        *["dturns"] * (len(inputs) == 7),
+        *["dinitial"] * case.carried,
+    ]
+    return dict(zip(["y", "last state", *gradients], found, strict=True))
 
 
 def compare(
@@ -269,27 +274,19 @@ def test_a_single_token_without_gradients(case: Case, dtype: torch.dtype, monkey
     "case",
     [
         Case(2, 20, 2, 2, 8, 5, gated=True),
-        Case(1, 70, 1, 1, 8, 8),
+        Case(1, 70, 4, 1, 8, 8),  # in bfloat16 one head may be lucky, in torch or here
         Case(1, 22, 2, 1, 8, 8, gated=True, bounds=(0, 1, 18, 22)),
         *([Case(2, 300, 3, 2, 128, 128, gated=True)] if ON_GPU else []),
     ],
     ids=str,
 )
 def test_gates_that_turn(case: Case, dtype: torch.dtype) -> None:
-    """In a frame that turns with the state: against the reference, which turns the state."""
+    """In a frame that turns with the state: the reference turns the state. In bfloat16 keys are rounded twice."""
     random = torch.Generator(DEVICE).manual_seed(2)
     size = (case.batch, case.time, case.heads, case.key // 2)
     turns = torch.randint(-64, 64, size, device=DEVICE, generator=random).double() / 128
-    *sequences, state = (None if x is None else x.to(dtype).double() for x in case.draw())
-    found = {}
-    for backend, precision in (("reference", torch.float64), ("triton", dtype)):
-        leaves = [None if x is None else x.to(precision).requires_grad_() for x in (*sequences, state)]
-        angles = turns.float().requires_grad_() if backend == "triton" else turns.clone().requires_grad_()
-        y, last = delta_rule(*leaves[:-1], angles, initial_state=leaves[-1], cu_seqlens=case.cu_seqlens, backend=backend)
-        loss = y.double().sin().sum() + last.double().sin().sum()
-        found[backend] = [y, last, *torch.autograd.grad(loss, [x for x in (*leaves, angles) if x is not None])]
-    for ours, exact in zip(found["triton"], found["reference"], strict=True):
-        assert relative_error(ours, exact) <= (TOLERANCE[dtype] if dtype == torch.float32 else 0.03)  # keys are rounded twice
+    *sequences, state = case.draw()
+    compare(case, dtype, [*sequences, turns, state])
 
 
 def test_a_single_token_that_turns() -> None:
