@@ -8,7 +8,7 @@ tensors without memory; there `at` hands Triton the types of the arguments, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
@@ -37,9 +37,7 @@ def compile_together(what: Hashable, passes: Callable[[], object]) -> None:
     _seen.add(what)
     token = _only_compiles.set(True)
     try:
-        # errors are for the launch: a wrong kernel fails there again, and Python before 3.13 may fail for no reason when two
-        # threads parse at once ("AST constructor recursion depth mismatch")
-        with suppress(Exception), ThreadPoolExecutor(MOST_AT_ONCE) as threads:
+        with suppress(Exception), Compilers(MOST_AT_ONCE) as threads:  # errors are for the launch: it meets them again
             with triton.AsyncCompileMode(threads, ignore_errors=True) as compiling:
                 passes()
             if on_a_gpu:
@@ -47,6 +45,20 @@ def compile_together(what: Hashable, passes: Callable[[], object]) -> None:
                 load([kernel for kernel in kernels if kernel is not None], threads)
     finally:
         _only_compiles.reset(token)
+
+
+class Compilers(ThreadPoolExecutor):
+    """Threads that try once more where two have parsed at the same time, which Python before 3.13 may take for an error:
+    "AST constructor recursion depth mismatch"."""
+
+    def submit(self, compile: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        def patiently() -> Any:
+            try:
+                return compile(*given, **named)
+            except SystemError:
+                return compile(*given, **named)
+
+        return super().submit(patiently)
 
 
 def load(kernels: Sequence[Any], threads: ThreadPoolExecutor) -> None:

@@ -116,6 +116,23 @@ def test_a_kind_is_compiled_once(launched: list[tuple[str, bool]]) -> None:
     assert not together.only_compiles()
 
 
+def test_a_parser_that_was_disturbed_is_asked_again() -> None:
+    asked = []
+
+    def compile(times: int) -> int:
+        asked.append(times)
+        if len(asked) < times:
+            raise SystemError("AST constructor recursion depth mismatch")
+        return 7
+
+    with together.Compilers(1) as threads:
+        assert threads.submit(compile, 2).result() == 7
+        assert asked == [2, 2]
+        with pytest.raises(SystemError, match="recursion depth"):
+            threads.submit(compile, 9).result()
+    assert asked == [2, 2, 9, 9]
+
+
 class Loaded:
     """Stands for a compiled kernel; keeps what was done with it, and in which thread."""
 
