@@ -40,13 +40,9 @@ SCAN_NOTE = (
     "scheduler hides no latency), two lanes a channel (2.35 there, but 4.41 and 10.5 at the next two), and 2e by a 1 in the "
     "exponent, which is in use (2.49, 4.04, 9.83). Memory goes to the states, kept every 16 tokens, and to the sums of dB and "
     "dC, which have a slab for each block of channels; two lanes with the least memory took 329 MiB and 2.52 ms. Backward in "
-    "stretches of 8 tokens, two at a time, in the tree since these rows were measured: 2.45 ms in place of 2.61 at B8 T2048 "
-    "D2048 bfloat16 and 9.55 in place of 10.31 at B1 T65536, in one run, on a card that was slower than that of the rows; with "
-    "more warps and registers that spill, 2.55 to 4.2 and 11.0 to 16.7 (LOG.md)."
-)
-SIGN_NOTE = (
-    "Rows of commit c8ab2537da59 are of the kernel before 2e moved into the exponent. At D4096 in float32 the sign "
-    "costs 6 %. Before that move it cost up to 9 %."
+    "stretches of 8 tokens, two at a time, in use: 2.45, 3.84, 9.56 in bfloat16 and 2.55, 3.88, 9.42 in float32 at the three "
+    "large shapes, where four at a time took 2.46, 4.00, 9.75 and 2.69, 4.60, 10.05; with more warps and registers that spill "
+    "2.55 to 4.2 at the first and 11.0 to 16.7 at the third (LOG.md)."
 )
 GATED_NOTE = (
     "Where flash-linear-attention refuses, mamba-ssm's SSD below is the only peer. With a gate for each channel three forms "
@@ -62,7 +58,9 @@ DECODE_NOTE = "Called one by one, the host's time decides."
 COLD_START_NOTE = (
     "The kernels of an op are compiled side by side. With one gate a channel the longest is that of the gradients, and two "
     "fifths of its time are one pass of the compiler, which looks at the whole program for every load: 24 loads less took the "
-    "first call from 10.2 s to 8.8."
+    "first call from 10.2 s to 8.8. The scan of one long sequence takes six kernels. Compiled for sm_90 on another host they "
+    "take as long as those of commit d14bee8 did, 3.7 s, where its first call took 7.6 s: what made it longer is not known. "
+    "Since then a kernel whose compilation was disturbed by another is compiled again at once, and not when it is launched."
 )
 
 SHORT_AND_LONG = (2**16, 2**20)  # tokens
@@ -106,7 +104,6 @@ SIGN = Section(
     "Selective scan: [-1, 1] beside our own [0, 1]",
     *("gpu_selective_scan", ("scan", "small"), "ours", "unsigned", None, 1 / 1.05),
     memory=False,
-    note=SIGN_NOTE,
 )
 GATED = Section(
     "Gated linear attention, signed, beside the unsigned flash-linear-attention",
@@ -310,7 +307,7 @@ def page(folder: Path) -> str:
         "Forward and all gradients in milliseconds, medians by device events; a ratio is the peer's time over ours. ✓ and ✗: "
         "the target is met",
         "or not. Floors: memory traffic at the rate of a large copy, then arithmetic at the rate of a large matrix product "
-        "(scan: exponentials). In the rows of commits d14bee8f46c5, b51bafb9b6b2 and 11e7320a5d1f the peers' own tuners had "
+        "(scan: exponentials). In the rows of commits d14bee8f46c5, b51bafb9b6b2 and e51047e86589 the peers' own tuners had "
         "25 ms for each configuration (`--tuning-ms 25`); they take 125 by themselves.",
         "",
     ]

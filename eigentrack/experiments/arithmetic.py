@@ -32,7 +32,6 @@ from eigentrack.experiments.paper_agreement import budget_lines, number_lines
 
 PANELS = tuple(panel for panel in chomsky.PANELS if panel.label == chomsky.ARITHMETIC)
 TWO_GATED: dict[str, Any] = {"householders": 2, "gate": chomsky.NARROW}
-TURNING: dict[str, Any] = {"householders": 2, "gate": {"disk": [0.0, 1.0]}}
 NO_DECAY: dict[str, Any] = {"weight_decay": 0.0}
 SMOOTHED: dict[str, Any] = {**NO_DECAY, "label_smoothing": 0.1}
 EVERY_DIGIT: dict[str, Any] = {"every_prefix": True}
@@ -54,9 +53,7 @@ LAYERS = {
     "2 factors, gated, no decay, smoothed 0.4": Layer(TWO_GATED, {**NO_DECAY, "label_smoothing": 0.4}),
     "2 factors, gated, no decay, smoothed 0.1, 8 heads, longer": Layer({**TWO_GATED, "heads": 8}, SMOOTHED, times=3),
     "2 factors, slow gates, no decay, smoothed 0.1": Layer({**TWO_GATED, "first_gates": [0.99, 0.999]}, SMOOTHED),
-    "2 factors, turning gates, no decay, smoothed 0.1": Layer(TURNING, SMOOTHED),
     "2 factors, gated, no decay, smoothed 0.1, asked after every digit": Layer(TWO_GATED, SMOOTHED, task=EVERY_DIGIT),
-    "2 factors, turning gates, no decay, smoothed 0.1, asked after every digit": Layer(TURNING, SMOOTHED, task=EVERY_DIGIT),
     "2 factors, no decay, smoothed 0.1, asked after every digit": Layer({"householders": 2}, SMOOTHED, task=EVERY_DIGIT),
 }
 
