@@ -44,6 +44,9 @@ class DeltaNet(LinearMixer):
     `first_gates`, two numbers, are where the gates of the first and of the last head (or channel of a head) start, the others
     between them; without them they start as Mamba-2's do, and forget 0.1 to 80 % with every token.
 
+    `write_noise`: while it learns, every value gets normal noise of this size. What a head holds must then outweigh what tokens
+    write by chance, as it must anyway after many times as many tokens; from the training lengths alone a loss cannot tell.
+
     `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm or scale, so that
     weights which are set, not learned, can be exact.
     """
@@ -68,6 +71,7 @@ class DeltaNet(LinearMixer):
         learn_initial_state: bool = False,
         first_eigenvalue: float | None = None,
         first_gates: Sequence[float] | None = None,
+        write_noise: float = 0.0,
         bare: bool = False,
         norm_eps: float = 1e-5,
         backend: str = "auto",
@@ -82,11 +86,14 @@ class DeltaNet(LinearMixer):
                 raise ValueError(f"{name}={value} needs the gate's range, such as gate=EigenRange(0, 1)")
         if first_gates is not None and len(first_gates) != 2:
             raise ValueError(f"first_gates={first_gates!r} must be two numbers, such as [0.99, 0.999]")
+        if not write_noise >= 0:
+            raise ValueError(f"write_noise={write_noise} must be 0 or more")
         widths = [heads * key_dim, heads * householders * key_dim, heads * householders * value_dim]  # q, k, v
         convolution = optional_convolution(sum(widths), conv)
         super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
         self.heads, self.key_dim, self.value_dim, self.householders = heads, key_dim, value_dim, householders
         self.gate, self.gate_per_channel, self.key_norm, self.bare = gate, gate_per_channel, key_norm, bare
+        self.write_noise = write_noise
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.beta_proj = nn.Linear(d_model, heads * householders, bias=False)
@@ -119,6 +126,8 @@ class DeltaNet(LinearMixer):
         self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         q, k, v, beta, window = self._factors(x, state.window, cu_seqlens)
+        if self.write_noise and self.training:
+            v = v + self.write_noise * torch.randn_like(v)
         y, memory = delta_rule(
             *(q, k, v, beta, self._gate(x), self._turns(x)),
             initial_state=state.memory[0],

@@ -12,7 +12,6 @@ from torch import Tensor
 from eigentrack.lm.batches import PackedBatch
 from eigentrack.lm.step import LanguageStep
 from eigentrack.training.captured_step import WARM_UP
-from eigentrack.training.optimizer import set_rate
 
 
 def can_capture(step: LanguageStep) -> bool:
@@ -35,7 +34,7 @@ class CapturedLanguageStep:
             self._warm_up -= 1
             return self._run_aside(number)
         rows = self._step.shares(self._step.batches, number)
-        set_rate(self._step.optimizer, self._step.config.rate(number))
+        self._step.prepare(number)
         if self._graph is None or self._outcome is None:
             self._rows = rows
             self._graph, self._outcome = self._capture()

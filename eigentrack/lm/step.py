@@ -18,6 +18,7 @@ from eigentrack.lm.half_copy import HalfCopy
 from eigentrack.lm.loss import LanguageLoss
 from eigentrack.models import SequenceModel
 from eigentrack.training.gradient_norms import clip_gradients
+from eigentrack.training.noise import draws_noise, seed_noise
 from eigentrack.training.optimizer import make_optimizer, set_rate
 from eigentrack.training.parts import model_parts
 from eigentrack.training.step import matrix_products
@@ -59,12 +60,19 @@ class LanguageStep:
             share_out(self.loss, world, config.computed_in)
         self.optimizer = make_optimizer(weights, config)
         self.parts = model_parts(weights)
+        self._draws_noise = draws_noise(weights)
         # as this process holds them: while FSDP has put a block together, the model itself shows the whole
         self.parameters = dict(weights.named_parameters())
 
     def __call__(self, number: int) -> Float[Tensor, " 1+P"]:
-        set_rate(self.optimizer, self.config.rate(number))
+        self.prepare(number)
         return self.learn(self.shares(self.batches, number))
+
+    def prepare(self, number: int) -> None:
+        """What the number decides besides the rows: the rate, and the noise that layers draw."""
+        set_rate(self.optimizer, self.config.rate(number))
+        if self._draws_noise:
+            seed_noise(self.device, self.config.seed + self.world.rank, number)
 
     def shares(self, batches: PackedBatches, number: int) -> list[PackedBatch]:
         """This process's micro-batches: the rows of the step are the same for any number of processes."""

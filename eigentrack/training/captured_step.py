@@ -37,7 +37,7 @@ class CapturedStep:
         if self._graph is None or self._batches is None or self._outcome is None:
             self._batches = _BatchesAhead(self._step, self._learning)
             self._graph, self._outcome = self._capture(number)
-        self._step.set_rate(number)
+        self._step.prepare(number)
         self._load(self._batches.of(number))
         self._graph.replay()
         return self._outcome.clone()
