@@ -33,9 +33,6 @@ CONFIG = RunConfig(
 )
 
 
-NOISY = replace(CONFIG, model={**CONFIG.model, "mixer_options": {**CONFIG.model["mixer_options"], "write_noise": 1.0}})
-
-
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_model(folder / MODEL).state_dict()
 
@@ -58,17 +55,17 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize(("config", "stop_at"), [*((CONFIG, step) for step in (1, 7, 8, 20, 39)), (NOISY, 20)])
-def test_an_interrupted_run_ends_with_the_same_bits(tmp_path: Path, config: RunConfig, stop_at: int) -> None:
-    run_training(config, tmp_path / "whole")
+@pytest.mark.parametrize("stop_at", [1, 7, 8, 20, 39])
+def test_an_interrupted_run_ends_with_the_same_bits(tmp_path: Path, stop_at: int) -> None:
+    run_training(CONFIG, tmp_path / "whole")
 
     def interrupt(step: int, _: dict[str, float]) -> None:
         if step == stop_at:
             raise Killed
 
     with pytest.raises(Killed):
-        run_training(config, tmp_path / "broken", report=interrupt)
-    run_training(config, tmp_path / "broken", resume=True)
+        run_training(CONFIG, tmp_path / "broken", report=interrupt)
+    run_training(CONFIG, tmp_path / "broken", resume=True)
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
     lines = (tmp_path / "whole" / METRICS_FILE).read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == list(range(1, 41))

@@ -1,0 +1,48 @@
+"""The noise that layers draw follows from the seed and the step's number, not from what was drawn before."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.tasks.tracking import parity
+from eigentrack.training import TrainingConfig
+from eigentrack.training.noise import draws_noise, seed_noise
+from eigentrack.training.step import TrainingStep
+
+
+def model(noise: float) -> SequenceModel:
+    torch.manual_seed(0)
+    return SequenceModel(ModelConfig(vocab_size=3, d_model=8, mixer_options={"heads": 2, "write_noise": noise}))
+
+
+def losses(numbers: list[int], drawn_before: int, noise: float = 1.0, seed: int = 0) -> list[float]:
+    step = TrainingStep(model(noise), parity(), TrainingConfig(steps=50, batch=8, lengths=(3, 9), seed=seed))
+    torch.randn(drawn_before)
+    return [float(step(number)[0]) for number in numbers]
+
+
+def test_what_was_drawn_before_changes_nothing() -> None:
+    assert losses([4, 5], drawn_before=0) == losses([4, 5], drawn_before=17)
+
+
+def test_every_step_has_noise_of_its_own() -> None:
+    drawn = []
+    for seed, number in ((0, 0), (0, 1), (1, 0)):
+        seed_noise(torch.device("cpu"), seed, number)
+        drawn.append(torch.randn(4))
+    assert not any(torch.equal(drawn[i], drawn[j]) for i in range(3) for j in range(i))
+
+
+def test_the_noise_is_there() -> None:
+    assert losses([4], drawn_before=0) != losses([4], drawn_before=0, noise=0.0)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_without_noise_nothing_is_seeded(noise: float) -> None:
+    assert draws_noise(model(noise)) == (noise > 0)
+    step = TrainingStep(model(noise), parity(), TrainingConfig(steps=50, batch=8, lengths=(3, 9)))
+    before = torch.get_rng_state()
+    step.prepare(3)
+    assert torch.equal(before, torch.get_rng_state()) == (noise == 0)
