@@ -41,14 +41,14 @@ SCAN_NOTE = (
     "exponent, which is in use (2.49, 4.04, 9.83). Memory goes to the states, kept every 16 tokens, and to the sums of dB and "
     "dC, which have a slab for each block of channels; two lanes with the least memory took 329 MiB and 2.52 ms. Backward in "
     "stretches of 8 tokens, two at a time, in use: 2.45, 3.84, 9.56 in bfloat16 and 2.55, 3.88, 9.42 in float32 at the three "
-    "large shapes, where four at a time took 2.46, 4.00, 9.75 and 2.69, 4.60, 10.05; with more warps and registers that spill "
+    "large shapes, where four at a time took 2.46, 4.00, 9.75 and 2.69, 4.60, 10.05 (the last before 2e moved, too); with more warps and registers that spill "
     "2.55 to 4.2 at the first and 11.0 to 16.7 at the third (LOG.md)."
 )
 GATED_NOTE = (
     "Where flash-linear-attention refuses, mamba-ssm's SSD below is the only peer. With a gate for each channel three forms "
-    "were timed, as graphs at H32 V64 and at H4 V256 (the peer: 4.91 and 1.04 ms): blocks that double from 1 to 64 tokens, "
+    "were timed, as graphs at H32 V64 and at H4 V256 (the peer: 4.92 and 1.04 ms): blocks that double from 1 to 64 tokens, "
     "7.08 and 1.48; each thread with channels of its own through 16 tokens, 2.97 and 1.12, predicted 3.9 and 1.0; walks and "
-    "outputs that read queries and keys which come carried, in use: 2.66 and 0.81, predicted 2.5 and 0.9."
+    "outputs that read queries and keys which come carried, in use: 2.67 and 0.81, predicted 2.5 and 0.9."
 )
 SSD_NOTE = ""
 LONG_NOTE = (
@@ -59,8 +59,8 @@ COLD_START_NOTE = (
     "The kernels of an op are compiled side by side. With one gate a channel the longest is that of the gradients, and two "
     "fifths of its time are one pass of the compiler, which looks at the whole program for every load: 24 loads less took the "
     "first call from 10.2 s to 8.8. The scan of one long sequence takes six kernels. Compiled for sm_90 on another host they "
-    "take as long as those of commit d14bee8 did, 3.7 s, where its first call took 7.6 s: what made it longer is not known. "
-    "Since then a kernel whose compilation was disturbed by another is compiled again at once, and not when it is launched."
+    "take as long as those of commit d14bee8 did, whose first call took 7.6 s: what made it longer is not known. Since then "
+    "kernels that are compiled side by side no longer disturb each other's parsers (LOG.md)."
 )
 
 SHORT_AND_LONG = (2**16, 2**20)  # tokens

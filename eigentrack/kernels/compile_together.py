@@ -1,23 +1,25 @@
 # mypy: disable-error-code="import-untyped"
 """The kernels of an op are compiled at its first call all at once, each on a core of its own, and not one by one as they come.
 
-An op that will be differentiated takes two to five kernels, a few seconds each. `compile_together` runs the op's passes on
+An op that will be differentiated takes two to six kernels, a few seconds each. `compile_together` runs the op's passes on
 tensors without memory; there `at` hands Triton the types of the arguments, and no kernel runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 from triton.runtime import driver
+from triton.runtime.jit import JITFunction
 
 MOST_AT_ONCE = 8
 
@@ -37,7 +39,8 @@ def compile_together(what: Hashable, passes: Callable[[], object]) -> None:
     _seen.add(what)
     token = _only_compiles.set(True)
     try:
-        with suppress(Exception), Compilers(MOST_AT_ONCE) as threads:  # errors are for the launch: it meets them again
+        # errors are for the launch: it meets them again
+        with suppress(Exception), one_parser(), ThreadPoolExecutor(MOST_AT_ONCE) as threads:
             with triton.AsyncCompileMode(threads, ignore_errors=True) as compiling:
                 passes()
             if on_a_gpu:
@@ -47,18 +50,21 @@ def compile_together(what: Hashable, passes: Callable[[], object]) -> None:
         _only_compiles.reset(token)
 
 
-class Compilers(ThreadPoolExecutor):
-    """Threads that try once more where two have parsed at the same time, which Python before 3.13 may take for an error:
-    "AST constructor recursion depth mismatch"."""
+@contextmanager
+def one_parser() -> Iterator[None]:
+    """Triton's functions are parsed one by one. Python before 3.13 may take two threads that parse for an error, "AST
+    constructor recursion depth mismatch"; a kernel would then be late, or be kept under a name that ignores its source."""
+    parse, alone = JITFunction.parse, Lock()
 
-    def submit(self, compile: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
-        def patiently() -> Any:
-            try:
-                return compile(*given, **named)
-            except SystemError:
-                return compile(*given, **named)
+    def parse_alone(function: JITFunction[Any]) -> Any:
+        with alone:
+            return parse(function)
 
-        return super().submit(patiently)
+    JITFunction.parse = parse_alone
+    try:
+        yield
+    finally:
+        JITFunction.parse = parse
 
 
 def load(kernels: Sequence[Any], threads: ThreadPoolExecutor) -> None:

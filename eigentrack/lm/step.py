@@ -72,7 +72,7 @@ class LanguageStep:
         """What the number decides besides the rows: the rate, and the noise that layers draw."""
         set_rate(self.optimizer, self.config.rate(number))
         if self._draws_noise:
-            seed_noise(self.device, self.config.seed + self.world.rank, number)
+            seed_noise(self.device, self.config.seed, number, self.world.rank)
 
     def shares(self, batches: PackedBatches, number: int) -> list[PackedBatch]:
         """This process's micro-batches: the rows of the step are the same for any number of processes."""

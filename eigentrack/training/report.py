@@ -19,7 +19,7 @@ def evaluate_run(folder: Path, longest: int, sequences: int, seed: int, device: 
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1")
     run = load_run(folder)
-    task, model = run.build_task(), load_model(folder / MODEL, device)
+    task, model = run.build_task().as_tested(), load_model(folder / MODEL, device)
     buckets = _buckets(run.training.lengths, longest) if task.varies_in_length else [run.training.lengths]
     if not isinstance(task, TrackingTask):
         found = [accuracy_between(model, task, bucket, sequences=sequences, seed=seed) for bucket in buckets]

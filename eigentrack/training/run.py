@@ -138,7 +138,8 @@ def _metrics(outcome: Outcome, config: RunConfig) -> Metrics:
 
 def _validate(model: SequenceModel, task: Task, config: RunConfig) -> float:
     lengths = config.validation_lengths or config.training.lengths
-    return accuracy_between(model, task, lengths, sequences=512, seed=config.training.seed, purpose="validation").answers
+    tested = task.as_tested()
+    return accuracy_between(model, tested, lengths, sequences=512, seed=config.training.seed, purpose="validation").answers
 
 
 def _open_folder(folder: Path, config: RunConfig, resume: bool) -> None:

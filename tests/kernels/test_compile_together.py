@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Lock, Thread, current_thread
+from time import sleep
 from typing import Any
 
 import pytest
@@ -43,14 +43,6 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> list[tuple[str, 
     """Which kernels were launched, and whether they were compiled by then."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(together, "_seen", set())
-    parse, parser = ast.parse, Lock()
-
-    def parse_alone(*given: Any, **named: Any) -> Any:
-        """Two threads that parse at once may stop each other in Python before 3.13, and a kernel would be late then."""
-        with parser:
-            return parse(*given, **named)
-
-    monkeypatch.setattr(ast, "parse", parse_alone)
     names: list[tuple[str, bool]] = []
     run = JITFunction.run
 
@@ -116,21 +108,24 @@ def test_a_kind_is_compiled_once(launched: list[tuple[str, bool]]) -> None:
     assert not together.only_compiles()
 
 
-def test_a_parser_that_was_disturbed_is_asked_again() -> None:
-    asked = []
+def test_functions_are_parsed_one_by_one(launched: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, busy, found = JITFunction.parse, Lock(), []
 
-    def compile(times: int) -> int:
-        asked.append(times)
-        if len(asked) < times:
-            raise SystemError("AST constructor recursion depth mismatch")
-        return 7
+    def slowly(function: Any) -> Any:
+        found.append(busy.acquire(blocking=False))
+        sleep(0.02)  # long enough for another thread to come in between
+        tree = parse(function)
+        if found[-1]:
+            busy.release()
+        return tree
 
-    with together.Compilers(1) as threads:
-        assert threads.submit(compile, 2).result() == 7
-        assert asked == [2, 2]
-        with pytest.raises(SystemError, match="recursion depth"):
-            threads.submit(compile, 9).result()
-    assert asked == [2, 2, 9, 9]
+    monkeypatch.setattr(JITFunction, "parse", slowly)
+    x, b = random(1, 20, 24), random(1, 20, 8)
+    inputs = selective_scan_launch.Inputs(x, x, b, b, None, random(24, 8, dtype=torch.float32), None, None, None)
+    selective_scan_launch.forward(inputs, EigenRange(-1, 1), save=True)
+    assert JITFunction.parse is slowly
+    assert len(found) > 10
+    assert all(found)
 
 
 class Loaded:

@@ -32,6 +32,7 @@ pytestmark = [
 ]
 DEVICE = "cuda" if ON_GPU else "cpu"
 BETA, GATE, STATE = 3, 4, 5  # places among the inputs
+TURNS = 5  # where there are some, and the state comes behind
 
 
 @dataclass(frozen=True)
@@ -286,7 +287,7 @@ def test_gates_that_turn(case: Case, dtype: torch.dtype) -> None:
     size = (case.batch, case.time, case.heads, case.key // 2)
     turns = torch.randint(-64, 64, size, device=DEVICE, generator=random).double() / 128
     *sequences, state = case.draw()
-    compare(case, dtype, [*sequences, turns, state])
+    compare(case, dtype, [*sequences, turns, state], wide=(TURNS,))
 
 
 def test_a_single_token_that_turns() -> None:

@@ -17,8 +17,12 @@ def model(noise: float) -> SequenceModel:
     return SequenceModel(ModelConfig(vocab_size=3, d_model=8, mixer_options={"heads": 2, "write_noise": noise}))
 
 
-def losses(numbers: list[int], drawn_before: int, noise: float = 1.0, seed: int = 0) -> list[float]:
-    step = TrainingStep(model(noise), parity(), TrainingConfig(steps=50, batch=8, lengths=(3, 9), seed=seed))
+def make_step(noise: float, seed: int = 0) -> TrainingStep:
+    return TrainingStep(model(noise), parity(), TrainingConfig(steps=50, batch=8, lengths=(3, 9), seed=seed))
+
+
+def losses(numbers: list[int], drawn_before: int, noise: float = 1.0) -> list[float]:
+    step = make_step(noise)
     torch.randn(drawn_before)
     return [float(step(number)[0]) for number in numbers]
 
@@ -30,9 +34,11 @@ def test_what_was_drawn_before_changes_nothing() -> None:
 def test_every_step_has_noise_of_its_own() -> None:
     drawn = []
     for seed, number in ((0, 0), (0, 1), (1, 0)):
-        seed_noise(torch.device("cpu"), seed, number)
+        make_step(1.0, seed).prepare(number)
         drawn.append(torch.randn(4))
-    assert not any(torch.equal(drawn[i], drawn[j]) for i in range(3) for j in range(i))
+    seed_noise(torch.device("cpu"), 0, 0, rank=1)
+    drawn.append(torch.randn(4))
+    assert not any(torch.equal(drawn[i], drawn[j]) for i in range(4) for j in range(i))
 
 
 def test_the_noise_is_there() -> None:
@@ -42,7 +48,7 @@ def test_the_noise_is_there() -> None:
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_without_noise_nothing_is_seeded(noise: float) -> None:
     assert draws_noise(model(noise)) == (noise > 0)
-    step = TrainingStep(model(noise), parity(), TrainingConfig(steps=50, batch=8, lengths=(3, 9)))
+    step = make_step(noise)
     before = torch.get_rng_state()
     step.prepare(3)
     assert torch.equal(before, torch.get_rng_state()) == (noise == 0)
