@@ -41,8 +41,8 @@ SCAN_NOTE = (
     "exponent, which is in use (2.49, 4.04, 9.83). Memory goes to the states, kept every 16 tokens, and to the sums of dB and "
     "dC, which have a slab for each block of channels; two lanes with the least memory took 329 MiB and 2.52 ms. Backward in "
     "stretches of 8 tokens, two at a time, in use: 2.45, 3.84, 9.56 in bfloat16 and 2.55, 3.88, 9.42 in float32 at the three "
-    "large shapes, where four at a time took 2.46, 4.00, 9.75 and 2.69, 4.60, 10.05 (the last before 2e moved, too); with more warps and registers that spill "
-    "2.55 to 4.2 at the first and 11.0 to 16.7 at the third (LOG.md)."
+    "large shapes, where four at a time took 2.46, 4.00, 9.75 and 2.69, 4.60, 10.05 (the last before 2e moved, too); with "
+    "more warps and registers that spill 2.55 to 4.2 at the first and 11.0 to 16.7 at the third (LOG.md)."
 )
 GATED_NOTE = (
     "Where flash-linear-attention refuses, mamba-ssm's SSD below is the only peer. With a gate for each channel three forms "
