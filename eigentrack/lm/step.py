@@ -18,7 +18,7 @@ from eigentrack.lm.half_copy import HalfCopy
 from eigentrack.lm.loss import LanguageLoss
 from eigentrack.models import SequenceModel
 from eigentrack.training.gradient_norms import clip_gradients
-from eigentrack.training.noise import draws_noise, seed_noise
+from eigentrack.training.noise import seed_noise
 from eigentrack.training.optimizer import make_optimizer, set_rate
 from eigentrack.training.parts import model_parts
 from eigentrack.training.step import matrix_products
@@ -60,7 +60,6 @@ class LanguageStep:
             share_out(self.loss, world, config.computed_in)
         self.optimizer = make_optimizer(weights, config)
         self.parts = model_parts(weights)
-        self._draws_noise = draws_noise(weights)
         # as this process holds them: while FSDP has put a block together, the model itself shows the whole
         self.parameters = dict(weights.named_parameters())
 
@@ -71,7 +70,7 @@ class LanguageStep:
     def prepare(self, number: int) -> None:
         """What the number decides besides the rows: the rate, and the noise that layers draw."""
         set_rate(self.optimizer, self.config.rate(number))
-        if self._draws_noise:
+        if self.weights.draws_noise:
             seed_noise(self.device, self.config.seed, number, self.world.rank)
 
     def shares(self, batches: PackedBatches, number: int) -> list[PackedBatch]:

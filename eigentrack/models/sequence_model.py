@@ -97,6 +97,11 @@ class SequenceModel(nn.Module):
         if config.tie_embeddings:
             self.head.weight = self.embedding.weight
 
+    @property
+    def draws_noise(self) -> bool:
+        """While it learns."""
+        return any(getattr(block.mixer, "write_noise", 0.0) > 0 for block in self.blocks)
+
     def forward(
         self, tokens: Int[Tensor, "B T"], state: ModelState | None = None, cu_seqlens: Tensor | None = None
     ) -> tuple[Float[Tensor, "B T vocab"], ModelState]:
@@ -113,7 +118,10 @@ class SequenceModel(nn.Module):
 
         def apply(block: nn.Module, x: Tensor, layer_state: MixerState | None) -> tuple[Tensor, MixerState]:
             if checkpointed:
-                return checkpoint(block, x, layer_state, cu_seqlens, use_reentrant=False)
+                # without noise there is no random state to keep, which some versions of torch cannot inside a CUDA graph
+                return checkpoint(
+                    *(block, x, layer_state, cu_seqlens), use_reentrant=False, preserve_rng_state=self.draws_noise
+                )
             return block(x, layer_state, cu_seqlens)
 
         return self._through_blocks(tokens, state, apply)

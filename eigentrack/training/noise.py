@@ -5,12 +5,7 @@ from __future__ import annotations
 
 import torch
 
-from eigentrack.models import SequenceModel
 from eigentrack.tasks.counter_random import derived_seed
-
-
-def draws_noise(model: SequenceModel) -> bool:
-    return any(getattr(block.mixer, "write_noise", 0.0) > 0 for block in model.blocks)
 
 
 def seed_noise(device: torch.device, seed: int, number: int, rank: int = 0) -> None:

@@ -21,7 +21,7 @@ from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.training.compilation import compile_pass
 from eigentrack.training.config import TrainingConfig
 from eigentrack.training.gradient_norms import clip_gradients
-from eigentrack.training.noise import draws_noise, seed_noise
+from eigentrack.training.noise import seed_noise
 from eigentrack.training.optimizer import make_optimizer, set_rate
 from eigentrack.training.parts import model_parts
 
@@ -38,7 +38,6 @@ class TrainingStep:
         self.optimizer = make_optimizer(model, config)
         self.parts = model_parts(model)
         self._seed = derived_seed(config.seed, "training")
-        self._draws_noise = draws_noise(model)
         self._evaluate = compile_pass(self._loss_and_accuracy) if compiled else self._loss_and_accuracy
 
     def __call__(self, number: int) -> Float[Tensor, " 2+P"]:
@@ -48,7 +47,7 @@ class TrainingStep:
     def prepare(self, number: int) -> None:
         """What the number decides besides the batch: the rate, and the noise that layers draw."""
         set_rate(self.optimizer, self.config.rate(number))
-        if self._draws_noise:
+        if self.model.draws_noise:
             seed_noise(self.device, self.config.seed, number)
 
     def sample(self, number: int | Int[Tensor, " n"]) -> Batch:

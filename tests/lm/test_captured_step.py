@@ -32,10 +32,11 @@ def test_only_rows_of_one_shape_on_a_gpu_are_captured(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_captured_step_is_the_step(tmp_path: Path, precision: str) -> None:
+@pytest.mark.parametrize(("precision", "checkpointing"), [("float32", False), ("bfloat16", False), ("bfloat16", True)])
+def test_a_captured_step_is_the_step(tmp_path: Path, precision: str, checkpointing: bool) -> None:
     folder = write_learnable_corpus(tmp_path)
-    eager, twin = (make_step(folder, "cuda", precision=precision, accumulation=2) for _ in range(2))
+    training = {"precision": precision, "accumulation": 2, "activation_checkpointing": checkpointing}
+    eager, twin = (make_step(folder, "cuda", **training) for _ in range(2))
     assert can_capture(twin)
     assert not can_capture(make_step(folder, "cuda", reset_documents=True))
     captured = CapturedLanguageStep(twin)

@@ -8,7 +8,7 @@ import torch
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.tasks.tracking import parity
 from eigentrack.training import TrainingConfig
-from eigentrack.training.noise import draws_noise, seed_noise
+from eigentrack.training.noise import seed_noise
 from eigentrack.training.step import TrainingStep
 
 
@@ -47,8 +47,21 @@ def test_the_noise_is_there() -> None:
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_without_noise_nothing_is_seeded(noise: float) -> None:
-    assert draws_noise(model(noise)) == (noise > 0)
+    assert model(noise).draws_noise == (noise > 0)
     step = make_step(noise)
     before = torch.get_rng_state()
     step.prepare(3)
     assert torch.equal(before, torch.get_rng_state()) == (noise == 0)
+
+
+def test_what_is_computed_again_draws_the_same_noise() -> None:
+    gradients = []
+    for checkpointing in (False, True):
+        noisy = model(1.0)
+        noisy.activation_checkpointing = checkpointing
+        seed_noise(torch.device("cpu"), 0, 0)
+        noisy(torch.tensor([[0, 1, 1, 0, 1]]))[0].square().sum().backward()
+        gradients.append([parameter.grad for parameter in noisy.parameters()])
+    for plain, again in zip(*gradients, strict=True):
+        assert plain is not None
+        torch.testing.assert_close(plain, again)
