@@ -169,9 +169,11 @@ def test_autocast_leaves_the_products_of_the_memory_alone(name: str, options: di
         for token in x.unbind(1):
             _, state = mixer.step(token, state)
     assert state is not None
-    # a GPU rounds other bits of a projection for one token than for many, its kernels multiply bfloat16 as they get it, and a
-    # key that turns by another angle is rounded to other bits once more
-    allowed = TOLERANCE[torch.float32] if x.device.type == "cpu" else 2 * TOLERANCE[torch.bfloat16]
+    # a GPU rounds other bits of a projection for one token than for many, and its kernels multiply bfloat16 as they get it;
+    # a key that has turned, by another angle token by token than all at once, is rounded once more
+    allowed = TOLERANCE[torch.float32 if x.device.type == "cpu" else torch.bfloat16]
+    if x.device.type != "cpu" and isinstance(options.get("gate"), EigenDisk):
+        allowed *= 2
     for ours, expected in zip(state.memory, whole.memory, strict=True):
         assert relative_error(ours, expected) <= allowed
 
