@@ -66,7 +66,7 @@ def delta_rule(
     (KDA). Unit keys and 0 ≤ beta ≤ 2: norm ≤ 1.
 
     With `turns` the gate is complex: P = K/2 pairs of channels turn by so much of a turn before the first factor, and gate has
-    one entry a pair or a head.
+    one entry a pair or a head. q, k and v in bfloat16 are multiplied as float32 then.
     """
     _check_pairs("delta_rule", "K", k, turns)
     size = check_shapes(

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -59,7 +58,11 @@ class RotatingFrame:
 
 
 def delta_rule_in_frame(run: TensorBackend) -> TensorBackend:
-    """Gives delta_rule `turns`; with them, `gate` has one entry a head or one a pair."""
+    """Gives delta_rule `turns`; with them, `gate` has one entry a head or one a pair.
+
+    All is in the state's precision then. A turned key in bfloat16 would be rounded once more, at every place of a sequence to
+    other bits, and its eigenvalue 1 - b|k|² would leave the range that b was made for.
+    """
 
     @functools.wraps(run)
     def rotating(
@@ -77,20 +80,12 @@ def delta_rule_in_frame(run: TensorBackend) -> TensorBackend:
             return run(q, k, v, beta, gate, cu_seqlens=cu_seqlens, **options)
         frame = RotatingFrame.of(turns, cu_seqlens)
         gate = gate if gate is None or gate.ndim == 3 else gate.repeat_interleave(2, -1)
-        turned = frame.enter_rows(k)
-        beta = _for_rounded(beta, k, turned)
-        y, last = run(frame.enter(q), turned, v, beta, gate, cu_seqlens=cu_seqlens, **options)
-        return y, frame.leave(last)
+        asked, dtype = q.dtype, state_dtype(q, k, v, turns)
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+        y, last = run(frame.enter(q), frame.enter_rows(k), v, beta, gate, cu_seqlens=cu_seqlens, **options)
+        return y.to(asked), frame.leave(last)
 
     return rotating
-
-
-def _for_rounded(beta: Float[Tensor, "B T H n"], k: Tensor, turned: Tensor) -> Float[Tensor, "B T H n"]:
-    """b for which 1 - b|k|² is the same for the key that was turned and rounded: in bfloat16 -1 could become -1.016."""
-    if turned.dtype.itemsize >= 4:
-        return beta
-    before, after = (x.detach().float().square().sum(-1) for x in (k, turned))
-    return beta * torch.where(after > 0, before / after, 1.0)
 
 
 def gated_linear_in_frame(run: TensorBackend) -> TensorBackend:

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from eigentrack.layers.rotating_gates import gate_matrices
 from eigentrack.recurrence import delta_rule, gated_linear, s4d, selective_scan
-from eigentrack.recurrence.rotating_frame import RotatingFrame, delta_rule_in_frame
+from eigentrack.recurrence.ops import DELTA_RULE
+from eigentrack.recurrence.rotating_frame import delta_rule_in_frame
 from eigentrack.recurrence.rotation import cosine_and_sine, fixed_point, rotation, running_rotation
 from eigentrack.spectrum import EigenRange
-from tests.closeness import assert_close
+from tests.closeness import TOLERANCE, assert_close, relative_error
 
 BACKENDS = ["reference", "chunked"]
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -211,27 +212,74 @@ def test_delta_rule_turns_before_its_factors(backend: str, gates: str) -> None:
     assert_close(last, state)
 
 
-def test_a_turned_key_that_is_rounded_keeps_its_eigenvalue() -> None:
-    """In bfloat16 a turned unit key has |k|² off by up to 0.8 %; 2,000 reflections of it must not grow."""
-    time, key = 2000, 16
-    q = torch.zeros(1, time, 1, key, dtype=torch.bfloat16)
-    k = torch.nn.functional.normalize(torch.randn(1, time, 1, 1, key), dim=-1)
-    rounded = k.bfloat16()
-    beta = 2 / rounded.float().square().sum(-1)
-    start = torch.randn(1, 1, key, 4)
-    frame = RotatingFrame.of(torch.rand(1, time, 1, key // 2), None)
-    turned = frame.enter_rows(rounded)
-    assert (turned.float().square().sum(-1) * beta / 2 - 1).abs().max() > 1e-3  # so there is something to make up for
+@delta_rule_in_frame
+def delta_rule_of_a_kernel(
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, gate: Tensor | None, **options: Any
+) -> tuple[Tensor, Tensor]:
+    """As a kernel does, it takes keys in the dtype in which they come, and hands y back in it."""
+    y, last = DELTA_RULE["chunked"](q.float(), k.float(), v.float(), beta, gate, **options)
+    return y.to(q.dtype), last
 
-    def run(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, gate: None, **options: Any) -> tuple[Tensor, Tensor]:
-        return delta_rule(q.float(), k.float(), v.float(), beta, gate, **options)
 
-    _, last = delta_rule_in_frame(run)(
-        *(q, rounded, torch.zeros(1, time, 1, 1, 4, dtype=torch.bfloat16), beta, None, torch.rand(1, time, 1, key // 2)),
-        initial_state=start,
-        cu_seqlens=None,
-    )
-    assert (last.norm() / start.norm() - 1).abs() < 1e-3
+def bfloat16_keys_that_turn(time: int, beta: float | None = None) -> tuple[list[Tensor], Tensor]:
+    """q, k, v in bfloat16, b, gates and angles in float32, for two heads of two factors; and a state."""
+    heads, factors, key, value = 2, 2, 16, 4
+    size = (1, time, heads)
+    k = torch.nn.functional.normalize(torch.randn(*size, factors, key), dim=-1).bfloat16()
+    b = 2 * torch.rand(*size, factors) if beta is None else torch.full((*size, factors), beta)
+    gate = 0.9 + 0.1 * torch.rand(size) if beta is None else torch.ones(size)
+    v = (torch.randn(*size, factors, value) * (beta is None)).bfloat16()
+    sequences = [torch.randn(*size, key).bfloat16(), k, v, b / k.float().square().sum(-1), gate, torch.rand(*size, key // 2)]
+    return sequences, torch.randn(1, heads, key, value)
+
+
+def test_a_turned_key_keeps_its_eigenvalue() -> None:
+    """A turned unit key that were rounded to bfloat16 would have |k|² off by up to 0.8 %; 4,000 reflections must not grow."""
+    sequences, start = bfloat16_keys_that_turn(2000, beta=2.0)
+    _, last = delta_rule_of_a_kernel(*sequences, initial_state=start, cu_seqlens=None)
+    assert (last.norm() / start.norm() - 1).abs() < 1e-4
+
+
+def test_turned_keys_are_not_rounded_again() -> None:
+    """Token by token they turn by other angles than all at once, and would be rounded to other bits."""
+    sequences, start = bfloat16_keys_that_turn(40)
+    y, whole = delta_rule_of_a_kernel(*sequences, initial_state=start, cu_seqlens=None)
+    state, outputs = start, []
+    for token in zip(*(x.split(1, 1) for x in sequences), strict=True):
+        y_t, state = delta_rule_of_a_kernel(*token, initial_state=state, cu_seqlens=None)
+        outputs.append(y_t)
+    exact, expected = delta_rule(*(x.double() for x in sequences), initial_state=start.double(), backend="reference")
+    assert y.dtype == torch.bfloat16
+    for ours in (whole, state):
+        assert_close(ours, expected, "state")
+    for found in (y, torch.cat(outputs, 1)):
+        assert torch.allclose(found.double(), exact, rtol=2**-8, atol=1e-5)  # that is one rounding
+
+
+def test_turned_keys_of_packed_sequences_are_not_rounded_again() -> None:
+    sequences, start = bfloat16_keys_that_turn(40)
+    bounds, starts = torch.tensor([0, 1, 18, 40]), torch.cat([start, -start, 2 * start])
+    _, packed = delta_rule_of_a_kernel(*sequences, initial_state=starts, cu_seqlens=bounds)
+    for n, (first, last) in enumerate(pairwise(bounds.tolist())):
+        alone = (x[:, first:last].double() for x in sequences)
+        _, expected = delta_rule(*alone, initial_state=starts[n : n + 1].double(), backend="reference")
+        assert_close(packed[n : n + 1], expected, f"sequence {n}")
+
+
+def test_gradients_of_turned_keys_are_rounded_once() -> None:
+    sequences, start = bfloat16_keys_that_turn(40)
+    weight = torch.randn(start.shape)
+
+    def gradients(run: Callable[..., tuple[Tensor, Tensor]], inputs: list[Tensor], **options: Any) -> list[Tensor]:
+        leaves = [x.detach().clone().requires_grad_() for x in inputs]
+        _, last = run(*leaves[:-1], initial_state=leaves[-1], **options)
+        return list(torch.autograd.grad((last * weight).sum(), leaves[1:]))
+
+    found = gradients(delta_rule_of_a_kernel, [*sequences, start], cu_seqlens=None)
+    expected = gradients(delta_rule, [*(x.double() for x in sequences), start.double()], backend="reference")
+    for name, ours, exact in zip(["k", "v", "beta", "gate", "turns", "start"], found, expected, strict=True):
+        allowed = TOLERANCE[torch.float32] if ours.dtype == torch.float32 else 2**-9  # half of the last bit
+        assert relative_error(ours, exact) <= allowed, name
 
 
 @every_backend

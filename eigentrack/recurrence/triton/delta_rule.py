@@ -8,7 +8,7 @@ Eager calls go through an autograd Function; torch.compile sees the same two ste
 (An operator costs a tenth of a millisecond of Python a call, as much as the kernels at small sizes; hence both.)
 
 Inputs in bfloat16 are read as they are: products take bfloat16 operands, sums and the state are float32. If one of q, k, v is
-float32, all products are. Equations: docs/derivations/delta_rule_kernels.md.
+float32, all products are, and so they are where a gate turns. Equations: docs/derivations/delta_rule_kernels.md.
 
 B batch  T time  H heads  n factors  K key dim  V value dim  S sequences
 """
