@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 
 import pytest
 import torch
@@ -67,6 +68,21 @@ def test_beta_is_one_minus_the_eigenvalue() -> None:
     assert torch.allclose(EigenRange(-1, 1).beta(logit), 2 * torch.sigmoid(logit))
     middle = EigenRange(-0.5, 0.8)
     assert torch.allclose(middle.beta(logit), 1 - middle.eigenvalue(torch.sigmoid(-logit)))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-1, 1), (-0.5, 0.75)])
+def test_an_overshoot_reaches_both_ends_with_finite_logits(low: float, high: float) -> None:
+    eigenvalues, cut = EigenRange(low, high), math.log(1.05 / 0.05)
+    logit = torch.tensor([-9, -cut - 1e-4, -1.0, 0.0, 1.0, cut + 1e-4, 9], requires_grad=True)
+    beta = eigenvalues.beta(logit, 0.05)
+    (slope,) = torch.autograd.grad(beta.sum(), logit)
+    assert beta[:2].tolist() == [1 - high] * 2
+    assert beta[-2:].tolist() == [1 - low] * 2
+    assert beta[3] == 1 - (low + high) / 2
+    assert ((1 - high < beta[2:5]) & (beta[2:5] < 1 - low)).all()
+    assert (slope != 0).tolist() == [False, False, True, True, True, False, False]
+    inside = (1 - beta[2:5]).tolist()
+    assert [eigenvalues.beta_logit(value, 0.05) for value in inside] == pytest.approx([-1, 0, 1], abs=1e-5)
 
 
 def test_where_float32_reaches_minus_one() -> None:

@@ -26,7 +26,7 @@ def reproduce(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="figure1 to 8, table3, table4, deltaproduct, arithmetic, ablation, stability, mat; on open questions: "
+            help="figure1 to 8, table3, table4, deltaproduct, parity, arithmetic, ablation, stability, mat; on open questions: "
             "hybrids, tradeoff, depth, signed_gates, ladder, family."
         ),
     ],

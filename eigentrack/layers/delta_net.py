@@ -41,6 +41,9 @@ class DeltaNet(LinearMixer):
     `first_eigenvalue` gives the logits of b a bias that starts there; without one the eigenvalue starts in the middle of its
     range: at ½ in [0, 1], but at 0 in [-1, 1], where every token writes over all that its key held.
 
+    `overshoot`: b follows a sigmoid that is stretched by this share beyond both ends of its range and cut there. A trained
+    eigenvalue is then 1 or -1 where it would come near: the head keeps, or flips, without loss at every length.
+
     `first_gates`, two numbers, are where the gates of the first and of the last head (or channel of a head) start, the others
     between them; without them they start as Mamba-2's do, and forget 0.1 to 80 % with every token.
 
@@ -70,6 +73,7 @@ class DeltaNet(LinearMixer):
         output_gate: bool = False,
         learn_initial_state: bool = False,
         first_eigenvalue: float | None = None,
+        overshoot: float = 0.0,
         first_gates: Sequence[float] | None = None,
         write_noise: float = 0.0,
         bare: bool = False,
@@ -86,6 +90,10 @@ class DeltaNet(LinearMixer):
                 raise ValueError(f"{name}={value} needs the gate's range, such as gate=EigenRange(0, 1)")
         if first_gates is not None and len(first_gates) != 2:
             raise ValueError(f"first_gates={first_gates!r} must be two numbers, such as [0.99, 0.999]")
+        if not 0 <= overshoot < math.inf:
+            raise ValueError(f"overshoot={overshoot} must be 0 or more, such as 0.05")
+        if overshoot and widened_from is not None:
+            raise ValueError(f"overshoot={overshoot} would change the model that is widened from {widened_from}: leave out one")
         if not write_noise >= 0:
             raise ValueError(f"write_noise={write_noise} must be 0 or more")
         widths = [heads * key_dim, heads * householders * key_dim, heads * householders * value_dim]  # q, k, v
@@ -93,12 +101,12 @@ class DeltaNet(LinearMixer):
         super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
         self.heads, self.key_dim, self.value_dim, self.householders = heads, key_dim, value_dim, householders
         self.gate, self.gate_per_channel, self.key_norm, self.bare = gate, gate_per_channel, key_norm, bare
-        self.write_noise = write_noise
+        self.overshoot, self.write_noise = overshoot, write_noise
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.beta_proj = nn.Linear(d_model, heads * householders, bias=False)
         if first_eigenvalue is not None:  # put in place, not drawn: all other weights start as they do without it
-            start = (widened_from or eigenvalues).beta_logit(first_eigenvalue)
+            start = (widened_from or eigenvalues).beta_logit(first_eigenvalue, overshoot)
             self.beta_proj.bias = nn.Parameter(torch.full((heads * householders,), start))
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads * householders)
         self.turn_proj = None if gate is None else optional_turns(gate, d_model, heads, "key_dim", key_dim)
@@ -209,7 +217,7 @@ class DeltaNet(LinearMixer):
     def _beta(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T Hn"]:
         logits = gate_precision(self.beta_proj(x))
         if self.widening is None:
-            return self.eigenvalues.beta(logits)
+            return self.eigenvalues.beta(logits, self.overshoot)
         return self.widening.beta(self.widening.before.beta(logits), gate_precision(self.widening.shift(x)))
 
     def _gate(

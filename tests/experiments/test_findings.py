@@ -18,6 +18,7 @@ from eigentrack.experiments import (
     figure6,
     hybrids,
     ladder,
+    parity,
     signed_gates,
     stability,
     table3,
@@ -39,7 +40,7 @@ def result(panel: str, series: str, seed: int = 0, *, score: float = 0.5, valida
     "name",
     [
         *("hybrids", "tradeoff", "depth", "signed_gates", "figure1", "figure3", "figure6", "table3"),
-        *("deltaproduct", "arithmetic", "ladder", "ablation", "stability"),
+        *("deltaproduct", "parity", "arithmetic", "ladder", "ablation", "stability"),
     ],
 )
 def test_the_pages_have_findings(name: str) -> None:
@@ -113,6 +114,21 @@ def test_the_papers_of_the_curves_are_those_of_the_tables() -> None:
 def test_figure1_s_division(narrow: float, said: str) -> None:
     found = [result(chomsky.PARITY, "sLSTM", score=0.9), result(chomsky.PARITY, "Mamba [0, 1]", score=narrow)]
     assert said in figure1.findings(found)[0]
+
+
+def test_parity_counts_those_that_never_fail() -> None:
+    reach = {parity.DELTA_NET: (40, 60, 100), parity.EXACT: (100, 100, 30)}
+    found = [
+        result(chomsky.PARITY, model, seed, score=1.0, horizon=horizon)
+        for model, horizons in reach.items()
+        for seed, horizon in enumerate(horizons)
+    ]
+    agreement, lengths, budget = parity.findings(found)
+    assert agreement.startswith(
+        "Within 0.1 of the paper, best [median]: DeltaNet [-1, 1] 1.000 [1.000]; DeltaNet [-1, 1], over"
+    )
+    assert "DeltaNet [-1, 1] to 60, and 1 of 3 to the end; DeltaNet [-1, 1], overshoot 0.05 to 100, and 2 of 3" in lengths
+    assert "100,000 in the paper" in budget
 
 
 def test_deltaproduct_counts_factors() -> None:

@@ -56,9 +56,10 @@ def test_under_autocast_no_eigenvalue_is_named_outside_of_the_range(householders
     assert torch.linalg.matrix_norm(matrices, ord=2).max() < 1 + 1e-5
 
 
+@pytest.mark.parametrize("overshoot", [0.0, 0.05])
 @pytest.mark.parametrize(("low", "high", "first"), [(-1, 1, 0.5), (0, 1, 0.9), (-1, 1, None), (0, 1, None)])
-def test_eigenvalues_start_where_they_are_asked_to(low: float, high: float, first: float | None) -> None:
-    mixer = DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(low, high), first_eigenvalue=first)
+def test_eigenvalues_start_where_they_are_asked_to(low: float, high: float, first: float | None, overshoot: float) -> None:
+    mixer = DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(low, high), first_eigenvalue=first, overshoot=overshoot)
     with torch.no_grad():
         found = mixer.gates(torch.zeros(1, 3, D_MODEL))["beta"]
     torch.testing.assert_close(1 - found, torch.full_like(found, (low + high) / 2 if first is None else first))
@@ -67,6 +68,22 @@ def test_eigenvalues_start_where_they_are_asked_to(low: float, high: float, firs
 def test_an_eigenvalue_starts_inside_of_its_range() -> None:
     with pytest.raises(ValueError, match=r"eigenvalue -0\.5 must lie inside of \[0, 1\]"):
         DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(0, 1), first_eigenvalue=-0.5)
+
+
+def test_with_an_overshoot_eigenvalues_are_exact_at_both_ends_of_the_range() -> None:
+    mixer = DeltaNet(D_MODEL, heads=2, overshoot=0.05)
+    with torch.no_grad():
+        mixer.beta_proj.weight.mul_(10)  # logits of ±3 and more, of which a sigmoid makes 0.95
+        found = mixer.gates(torch.randn(2, 200, D_MODEL))["beta"]
+    assert {0.0, 2.0} <= set(found.flatten().tolist())
+    assert ((found > 0) & (found < 2)).any()
+
+
+def test_what_an_overshoot_cannot_be() -> None:
+    with pytest.raises(ValueError, match=r"overshoot=-0\.1 must be 0 or more, such as 0\.05"):
+        DeltaNet(D_MODEL, heads=2, overshoot=-0.1)
+    with pytest.raises(ValueError, match=r"overshoot=0\.1 would change the model that is widened from \[0, 1\]"):
+        DeltaNet(D_MODEL, heads=2, overshoot=0.1, widened_from=EigenRange(0, 1))
 
 
 @pytest.mark.parametrize("per_channel", [False, True])

@@ -22,6 +22,7 @@ OURS_ALONE = {
     "gate_per_channel": False,
     "first_eigenvalue": None,
     "first_gates": None,
+    "overshoot": 0.0,
     "write_noise": 0.0,
 }
 
