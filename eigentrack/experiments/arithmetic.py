@@ -60,7 +60,7 @@ LAYERS = {
     "2 factors, no decay, smoothed 0.1, asked after every digit": Layer({"householders": 2}, SMOOTHED, task=EVERY_DIGIT),
     "2 factors, overshoot 0.05, no decay, smoothed 0.1, asked after every digit": Layer(EXACT_ENDS, SMOOTHED, task=EVERY_DIGIT),
     "2 factors, overshoot 0.05, no decay, smoothed 0.1, asked after every digit, longer": Layer(
-        EXACT_ENDS, SMOOTHED, times=3, task=EVERY_DIGIT
+        EXACT_ENDS, SMOOTHED, times=2, task=EVERY_DIGIT
     ),
 }
 

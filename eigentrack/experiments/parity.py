@@ -1,6 +1,6 @@
 """Parity with the budget of the paper's released code, and with eigenvalues that reach -1 and 1 exactly.
 
-Figure 1's short budget leaves Mamba and DeltaNet in [-1, 1] short of the paper's 1.000: their eigenvalues are near -1 and 1, and
+The short budget of Figure 1 leaves Mamba and DeltaNet in [-1, 1] below the paper's 1.000: eigenvalues are near -1 and 1, and
 what is missing shows at length. Here they train as the released code does (20,000 steps of 256, rate 1e-3). DeltaNet with an
 overshoot has eigenvalues that are -1 and 1 where the others come near: does it then hold a bit to 100,000 tokens?
 """
