@@ -16,6 +16,7 @@ Blocks, width and task are those of Table 3. The rate, 1e-3 or 3e-3, was chosen 
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,7 @@ from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import HORIZON, Column, Experiment, Series, Settings, grid
 from eigentrack.experiments.paper_agreement import budget_lines, number_lines
+from eigentrack.tasks.modular_arithmetic import ModularArithmetic
 
 PANELS = tuple(panel for panel in chomsky.PANELS if panel.label == chomsky.ARITHMETIC)
 EXACT_ENDS: dict[str, Any] = {"householders": 2, "overshoot": 0.05}
@@ -65,7 +67,7 @@ LAYERS = {
 }
 
 LEADS, FEWEST_WRONG = 0.75, 20  # share of the wrong answers, and how many there must be for a word about them
-FEWEST_TURNING = 5  # networks, for a word about their heads
+FEWEST_COMPARED = 5  # networks, for a word about what their scores go with
 SEARCHED = (
     "One rate for all layers, chosen on validation at lengths 3–40 (one seed, 10,000 steps of 128; 1 factor, 2 factors, 2 "
     "factors gated): at 1e-3 0.97, 1.00, 1.00; at 3e-3 0.87, 0.96, 0.74.",
@@ -110,6 +112,22 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
     return grid("arithmetic", PANELS, series, settings, seeds)
 
 
+def loss_floor(smoothing: float) -> float:
+    """The least loss that labels smoothed over the vocabulary allow: their entropy."""
+    other = smoothing / ModularArithmetic().vocab_size
+    right = 1 - (ModularArithmetic().vocab_size - 1) * other
+    return -right * math.log(right) - (1 - right) * (math.log(other) if other else 0.0)
+
+
+def above_floor(run: CellResult) -> float:
+    """Of the training loss, mean over the last tenth of the steps."""
+    return run.record.last_loss - loss_floor(LAYERS[run.series].training.get("label_smoothing", 0.0))
+
+
+def _above_floor(runs: Sequence[CellResult]) -> str:
+    return ", ".join("–" if run.diverged_at is not None else f"{1e6 * above_floor(run):.3g}" for run in runs)
+
+
 def _fell_at(runs: Sequence[CellResult]) -> str:
     return ", ".join("never" if run.record.halved_at is None else f"{run.record.halved_at:,}" for run in runs)
 
@@ -149,11 +167,19 @@ def findings(results: Sequence[StudiedResult]) -> list[str]:
             f"have it. One offset alone, which was expected to lead, has so many in {alone}."
         )
     turning = [(run.turning_error, run.scores.scaled_accuracy) for run in results if run.turning_error is not None]
-    if len(turning) >= FEWEST_TURNING:
+    if len(turning) >= FEWEST_COMPARED:
         listed = ", ".join(f"{error:.2f} {score:.3f}" for error, score in sorted(turning))
         lines.append(
             "How far the best head of a network is from turning as addition modulo 5 does (0.95: with real eigenvalues alone), "
             f"and its score: {listed}; rank correlation {rank_correlation(turning):.2f}."
+        )
+    smoothed = [run for run in results if LAYERS[run.series].training == SMOOTHED and run.diverged_at is None]
+    if len(smoothed) >= FEWEST_COMPARED:
+        pairs = sorted((above_floor(run), run.scores.scaled_accuracy) for run in smoothed)
+        listed = ", ".join(f"{1e6 * above:.3g} {score:.3f}" for above, score in pairs)
+        lines.append(
+            "The training lengths foretell it. How far the loss ends above its floor, in millionths, and the score, of all "
+            f"networks with labels smoothed by 0.1: {listed}; rank correlation {rank_correlation(pairs):.2f}."
         )
     return lines + budget_lines(results, PAPER.training.steps)
 
@@ -173,6 +199,12 @@ EXPERIMENT = Experiment(
             "the step at which the training loss was half of its first, every seed; smoothed by 0.4 it never gets so low, as "
             "even exact answers cost more",
             _fell_at,
+        ),
+        Column(
+            "loss above its floor",
+            "training loss over the last tenth of the steps, less the least that smoothed labels allow, in millionths; "
+            "every seed",
+            _above_floor,
         ),
         Column(
             "off by 1, 2, 3, 4",

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from eigentrack.experiments import answer_offsets as offsets
-from eigentrack.experiments.arithmetic import EXPERIMENT, findings, rank_correlation
+from eigentrack.experiments.arithmetic import EXPERIMENT, LAYERS, SMOOTHED, above_floor, findings, loss_floor, rank_correlation
 from eigentrack.experiments.arithmetic_study import StudiedResult, study
 from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.cell_run import run_cell
@@ -102,3 +102,28 @@ def test_turning_heads_are_told() -> None:
     assert "rank correlation" not in " ".join(findings(runs[:3]))
     assert rank_correlation([(1, 5), (2, 9), (3, 7)]) == pytest.approx(0.5)
     assert rank_correlation([(1, 1), (1, 2), (1, 3), (2, 0)]) == pytest.approx(-0.7746, abs=1e-4)  # ties share their rank
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_no_logits_have_a_loss_below_the_floor(smoothing: float) -> None:
+    classes, answer = ModularArithmetic(5).vocab_size, torch.tensor([3])
+    wrong = smoothing / classes
+    exact = torch.full((1, classes), wrong or 1e-30, dtype=torch.float64)
+    exact[0, 3] = 1 - (classes - 1) * wrong
+    losses = [
+        torch.nn.functional.cross_entropy(logits, answer, label_smoothing=smoothing).item()
+        for logits in (exact.log(), exact.log() * 1.1, exact.log() * 0.9)
+    ]
+    assert losses[0] == pytest.approx(loss_floor(smoothing), abs=1e-12)
+    assert min(losses) >= losses[0]
+
+
+def test_what_the_loss_foretells() -> None:
+    smoothed = next(name for name, layer in LAYERS.items() if layer.training == SMOOTHED)
+    runs = [
+        replace(run, series=smoothed, record=replace(run.record, last_loss=loss_floor(0.1) + excess))
+        for run, excess in ((made_up(score), (1 - score) / 1e6) for score in (0.9, 0.2, 0.5, 0.75, 0.3))
+    ]
+    assert above_floor(runs[1]) == pytest.approx(8e-7, rel=1e-6)
+    assert "0.1 0.900, 0.25 0.750, 0.5 0.500, 0.7 0.300, 0.8 0.200; rank correlation -1.00" in " ".join(findings(runs))
+    assert "foretell" not in " ".join(findings([*runs[:4], made_up(0.3)]))
