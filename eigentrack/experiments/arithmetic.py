@@ -178,8 +178,8 @@ def findings(results: Sequence[StudiedResult]) -> list[str]:
         pairs = sorted((above_floor(run), run.scores.scaled_accuracy) for run in smoothed)
         listed = ", ".join(f"{1e6 * above:.3g} {score:.3f}" for above, score in pairs)
         lines.append(
-            "The training lengths foretell it. How far the loss ends above its floor, in millionths, and the score, of all "
-            f"networks with labels smoothed by 0.1: {listed}; rank correlation {rank_correlation(pairs):.2f}."
+            "How far the loss at the training lengths ends above its floor, in millionths, and the score, of all networks with "
+            f"labels smoothed by 0.1: {listed}; rank correlation {rank_correlation(pairs):.2f}."
         )
     return lines + budget_lines(results, PAPER.training.steps)
 

@@ -118,7 +118,7 @@ def test_no_logits_have_a_loss_below_the_floor(smoothing: float) -> None:
     assert min(losses) >= losses[0]
 
 
-def test_what_the_loss_foretells() -> None:
+def test_what_the_loss_goes_with() -> None:
     smoothed = next(name for name, layer in LAYERS.items() if layer.training == SMOOTHED)
     runs = [
         replace(run, series=smoothed, record=replace(run.record, last_loss=loss_floor(0.1) + excess))
@@ -126,4 +126,4 @@ def test_what_the_loss_foretells() -> None:
     ]
     assert above_floor(runs[1]) == pytest.approx(8e-7, rel=1e-6)
     assert "0.1 0.900, 0.25 0.750, 0.5 0.500, 0.7 0.300, 0.8 0.200; rank correlation -1.00" in " ".join(findings(runs))
-    assert "foretell" not in " ".join(findings([*runs[:4], made_up(0.3)]))
+    assert "above its floor" not in " ".join(findings([*runs[:4], made_up(0.3)]))
