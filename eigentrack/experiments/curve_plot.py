@@ -20,6 +20,7 @@ Curve = tuple[list[int], list[float]]
 
 NEAR = 0.1  # accuracies are averaged over lengths so near, as a share of the length: some alternate from one to the next
 MARKERS = "osD^vP*X<>"
+COLOURS = 10  # that matplotlib has; models beyond them are dashed
 MARKED_EVERY = 0.32  # of a panel's diagonal, along a curve
 WIDEST, NARROWEST = 3.2, 1.5  # lines of the medians
 LONG_LABEL = 32  # letters, of which two do not fit under a panel side by side
@@ -91,8 +92,9 @@ def _styles(series: Sequence[str]) -> dict[str, dict[str, Any]]:
     styles = {}
     for number, name in enumerate(series):
         place, dotted = models.index(_model(name)), "[0, 1]" in name
+        line = ":" if dotted else "-" if place < COLOURS else "--"
         styles[name] = {
-            **{"color": f"C{place}", "linestyle": ":" if dotted else "-", "zorder": 2.6 if dotted else 2.4},
+            **{"color": f"C{place}", "linestyle": line, "zorder": 2.6 if dotted else 2.4},
             **{"marker": MARKERS[place % len(MARKERS)], "markerfacecolor": "white" if dotted else f"C{place}"},
             **{"markersize": 4.5, "markevery": (MARKED_EVERY * number / len(series), MARKED_EVERY)},
             "linewidth": WIDEST - (WIDEST - NARROWEST) * number / max(1, len(series) - 1),

@@ -45,6 +45,12 @@ def test_the_median_goes_as_far_as_all_seeds(tmp_path: Path, monkeypatch: pytest
     assert "at length 20, or at 40 where" in note
 
 
+def test_no_two_of_many_models_look_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = [toy_result(f"model {number}") for number in range(12)]
+    (axes,) = drawn(monkeypatch, lambda path: plot_sequence_accuracy(results, path), tmp_path / "curves.png").axes
+    assert len({(to_rgb(line.get_color()), line.get_linestyle()) for line in axes.lines[:12]}) == 12
+
+
 def test_seeds_that_diverged_are_counted_in_the_legend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = [toy_result(), replace(toy_result(seed=1), **DIVERGED), toy_result("DeltaNet [0, 1]")]
     results += [replace(toy_result("full matrix", seed=seed), **DIVERGED) for seed in (0, 1)]
