@@ -44,8 +44,8 @@ SCAN_NOTE = (
     "large shapes, where four at a time took 2.46, 4.00, 9.75 and 2.69, 4.60, 10.05 (the last before 2e moved, too); with "
     "more warps and registers that spill 2.55 to 4.2 at the first and 11.0 to 16.7 at the third (LOG.md). Backward alone, the "
     "states of 16 tokens walked once, written to memory and read back a token ahead, predicted to take two thirds of the time: "
-    "1.86, 3.16 and 7.36 ms where the form in use takes 1.76, 3.01 and 6.87. It issues 0.46 instructions a clock and scheduler, "
-    "the form in use 0.53, and its states leave the cache."
+    "1.86, 3.16 and 7.36 ms where the form in use takes 1.76, 3.01 and 6.87. It issues 0.46 instructions a clock and "
+    "scheduler, the form in use 0.53, and its states leave the cache."
 )
 GATED_NOTE = (
     "Where flash-linear-attention refuses, mamba-ssm's SSD below is the only peer. With a gate for each channel three forms "

@@ -140,7 +140,9 @@ def cases() -> Iterator[Case]:
                 yield delta_case(dtype, *sizes, gated)
                 yield gated_case(dtype, *sizes, gated)
             yield gated_case(dtype, 1, 87, 72, 40, gated, BOUNDS)
-        yield delta_case(dtype, 1, 87, 72, 40, True, BOUNDS)
+        for gated in (False, True):
+            yield delta_case(dtype, 1, 87, 72, 40, gated, BOUNDS)  # several chunks
+            yield delta_case(dtype, 1, 40, 128, 128, gated)  # the widest single chunk
         for rows in ((2, 1), (2, 40), (1, 87, BOUNDS)):
             yield scan_case(dtype, *rows)
         for rows in ((2, 40), (1, 87, BOUNDS)):

@@ -58,7 +58,7 @@ class EigenRange:
         """b = 1 - eigenvalue along a unit key; [0, 1] gives σ(logit), [-1, 1] gives 2σ(logit).
 
         `overshoot` stretches σ by this share of its height beyond both ends and cuts it there, so that finite logits reach the
-        ends: log((1 + s) / s) for a share of s, ±3.04 for 0.05, where σ alone takes 17 in float32.
+        ends: log((1 + s) / s) for a share of s, ±3.04 for 0.05, where σ alone takes 17 in float32. Beyond them the slope is 0.
         """
         share = torch.sigmoid(logit)
         if overshoot:

@@ -11,6 +11,8 @@ TWIN_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 # of a kernel that is compared with plain torch: below this, errors say nothing but in which order sums were rounded. Three
 # roundings of a result to bfloat16; in float32 a GPU makes a product of three TF32 terms, of sums with hundreds of entries
 KERNEL_FLOOR = {torch.float32: 5e-6, torch.bfloat16: 5e-3}
+# of what was computed in float32 and rounded to bfloat16 once: any entry, and the norm of them all, in which roundings differ
+ONE_ROUNDING, ONE_ROUNDING_OF_ALL = 2**-8, 2**-9
 
 
 def relative_error(ours: Tensor, reference: Tensor) -> float:

@@ -1,8 +1,9 @@
-"""Parity with the budget of the paper's released code, and with eigenvalues that reach -1 and 1 exactly.
+"""Parity with the budget of the paper's released code, and with eigenvalues that are cut at -1 and 1.
 
 The short budget of Figure 1 leaves Mamba and DeltaNet in [-1, 1] below the paper's 1.000: eigenvalues are near -1 and 1, and
-what is missing shows at length. Here they train as the released code does (20,000 steps of 256, rate 1e-3). DeltaNet with an
-overshoot has eigenvalues that are -1 and 1 where the others come near: does it then hold a bit to 100,000 tokens?
+what is missing shows at length. At the budget `short` they train here as the released code does (20,000 steps of 256, rate
+1e-3). DeltaNet with an overshoot has eigenvalues of -1 and 1, to the rounding of its keys, where the others come near: does it
+hold a bit for longer?
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from eigentrack.experiments.paper_agreement import budget_lines, number_lines
 PANELS = tuple(panel for panel in chomsky.PANELS if panel.label == chomsky.PARITY)
 OVERSHOOT = 0.05
 DELTA_NET, MAMBA = "DeltaNet [-1, 1]", "Mamba [-1, 1]"
-EXACT = f"{DELTA_NET}, overshoot {OVERSHOOT:g}"
+CUT = f"{DELTA_NET}, overshoot {OVERSHOOT:g}"
 
 PAPER = replace(chomsky.PAPER, rates=(1e-3,))
 SHORT = replace(
@@ -32,10 +33,7 @@ SHORT = replace(
 SMOKE = replace(chomsky.SMOKE, rates=(1e-3,), pilot=False, seeds=(0,))
 
 PAPER_VALUES = {
-    column: {
-        (chomsky.PARITY, ours): values[chomsky.PARITY, theirs]
-        for ours, theirs in ((DELTA_NET, DELTA_NET), (EXACT, DELTA_NET), (MAMBA, MAMBA))
-    }
+    column: {(chomsky.PARITY, model): values[chomsky.PARITY, model] for model in (DELTA_NET, MAMBA)}
     for column, values in chomsky.PAPER_VALUES.items()
 }
 
@@ -45,7 +43,7 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
     delta_net = {"mixer": "deltanet", "eigenvalues": chomsky.WIDE}
     series = [
         Series(DELTA_NET, {**delta_net, "mixer_options": options}),
-        Series(EXACT, {**delta_net, "mixer_options": {**options, "overshoot": OVERSHOOT}}),
+        Series(CUT, {**delta_net, "mixer_options": {**options, "overshoot": OVERSHOOT}}),
         Series(MAMBA, {"mixer": "mamba", "mixer_options": {"conv": 4}, "eigenvalues": chomsky.WIDE}),
     ]
     return grid("parity", PANELS, series, settings, seeds)
@@ -66,8 +64,8 @@ def findings(results: Sequence[CellResult]) -> list[str]:
 
 EXPERIMENT = Experiment(
     name="parity",
-    title="Parity: eigenvalues near -1 and 1, and eigenvalues that are",
-    source="Figure 1 and the first column of Table 3, with the released code's number of steps, batch and rate",
+    title="Parity: eigenvalues near -1 and 1, and eigenvalues that are cut there",
+    source="Figure 1 and the first column of Table 3; short: the released code's number of steps, batch and rate",
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     cells=_cells,
     score=chomsky.SCORE,

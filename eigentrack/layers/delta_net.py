@@ -26,6 +26,7 @@ from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import delta_rule
 from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
 
+LARGEST_OVERSHOOT = 10  # cuts b at logits of ±0.1
 FIRST_TURNS = 0.1  # of the weights that other layers' angles start with: 6 degrees a token, at inputs of variance one
 
 
@@ -41,8 +42,9 @@ class DeltaNet(LinearMixer):
     `first_eigenvalue` gives the logits of b a bias that starts there; without one the eigenvalue starts in the middle of its
     range: at ½ in [0, 1], but at 0 in [-1, 1], where every token writes over all that its key held.
 
-    `overshoot`: b follows a sigmoid that is stretched by this share beyond both ends of its range and cut there. A trained
-    eigenvalue is then 1 or -1 where it would come near: the head keeps, or flips, without loss at every length.
+    `overshoot`: b follows a sigmoid that is stretched by this share beyond both ends of its range and cut there, so that
+    finite logits reach them. b = 0 keeps the state bit by bit; b = 2 flips it as exactly as the key has length 1, some 1e-7 off
+    in float32. Beyond the cut b has no gradient: tokens that are not cut must bring it back.
 
     `first_gates`, two numbers, are where the gates of the first and of the last head (or channel of a head) start, the others
     between them; without them they start as Mamba-2's do, and forget 0.1 to 80 % with every token.
@@ -90,10 +92,8 @@ class DeltaNet(LinearMixer):
                 raise ValueError(f"{name}={value} needs the gate's range, such as gate=EigenRange(0, 1)")
         if first_gates is not None and len(first_gates) != 2:
             raise ValueError(f"first_gates={first_gates!r} must be two numbers, such as [0.99, 0.999]")
-        if not 0 <= overshoot < math.inf:
-            raise ValueError(f"overshoot={overshoot} must be 0 or more, such as 0.05")
-        if overshoot and widened_from is not None:
-            raise ValueError(f"overshoot={overshoot} would change the model that is widened from {widened_from}: leave out one")
+        if not 0 <= overshoot <= LARGEST_OVERSHOOT:
+            raise ValueError(f"overshoot={overshoot} must be a number from 0 to {LARGEST_OVERSHOOT}, such as 0.05")
         if not write_noise >= 0:
             raise ValueError(f"write_noise={write_noise} must be 0 or more")
         widths = [heads * key_dim, heads * householders * key_dim, heads * householders * value_dim]  # q, k, v
@@ -218,7 +218,8 @@ class DeltaNet(LinearMixer):
         logits = gate_precision(self.beta_proj(x))
         if self.widening is None:
             return self.eigenvalues.beta(logits, self.overshoot)
-        return self.widening.beta(self.widening.before.beta(logits), gate_precision(self.widening.shift(x)))
+        before = self.widening.before.beta(logits, self.overshoot)
+        return self.widening.beta(before, gate_precision(self.widening.shift(x)))
 
     def _gate(
         self, x: Float[Tensor, "B T d"]

@@ -10,7 +10,16 @@ import pytest
 import torch
 
 from eigentrack.experiments import answer_offsets as offsets
-from eigentrack.experiments.arithmetic import EXPERIMENT, LAYERS, SMOOTHED, above_floor, findings, loss_floor, rank_correlation
+from eigentrack.experiments.arithmetic import (
+    EXPERIMENT,
+    LAYERS,
+    SMOOTHED,
+    above_floor,
+    findings,
+    loss_floor,
+    millionths,
+    rank_correlation,
+)
 from eigentrack.experiments.arithmetic_study import StudiedResult, study
 from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.cell_run import run_cell
@@ -122,8 +131,9 @@ def test_what_the_loss_goes_with() -> None:
     smoothed = next(name for name, layer in LAYERS.items() if layer.training == SMOOTHED)
     runs = [
         replace(run, series=smoothed, record=replace(run.record, last_loss=loss_floor(0.1) + excess))
-        for run, excess in ((made_up(score), (1 - score) / 1e6) for score in (0.9, 0.2, 0.5, 0.75, 0.3))
+        for run, excess in ((made_up(score), (1 - score) / 1e5) for score in (0.9, 0.2, 0.5, 0.75, 0.3))
     ]
-    assert above_floor(runs[1]) == pytest.approx(8e-7, rel=1e-6)
-    assert "0.1 0.900, 0.25 0.750, 0.5 0.500, 0.7 0.300, 0.8 0.200; rank correlation -1.00" in " ".join(findings(runs))
+    assert above_floor(runs[1]) == pytest.approx(8e-6, rel=1e-6)
+    assert "1 0.900, 2.5 0.750, 5 0.500, 7 0.300, 8 0.200; rank correlation -1.00" in " ".join(findings(runs))
+    assert millionths(4e-7) == "below 0.5"
     assert "above its floor" not in " ".join(findings([*runs[:4], made_up(0.3)]))

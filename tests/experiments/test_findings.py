@@ -117,16 +117,14 @@ def test_figure1_s_division(narrow: float, said: str) -> None:
 
 
 def test_parity_counts_those_that_never_fail() -> None:
-    reach = {parity.DELTA_NET: (40, 60, 100), parity.EXACT: (100, 100, 30)}
+    reach = {parity.DELTA_NET: (40, 60, 100), parity.CUT: (100, 100, 30)}
     found = [
         result(chomsky.PARITY, model, seed, score=1.0, horizon=horizon)
         for model, horizons in reach.items()
         for seed, horizon in enumerate(horizons)
     ]
     agreement, lengths, budget = parity.findings(found)
-    assert agreement.startswith(
-        "Within 0.1 of the paper, best [median]: DeltaNet [-1, 1] 1.000 [1.000]; DeltaNet [-1, 1], over"
-    )
+    assert agreement == "Within 0.1 of the paper, best [median]: DeltaNet [-1, 1] 1.000 [1.000]."
     assert "DeltaNet [-1, 1] to 60, and 1 of 3 to the end; DeltaNet [-1, 1], overshoot 0.05 to 100, and 2 of 3" in lengths
     assert "100,000 in the paper" in budget
 

@@ -46,7 +46,7 @@ def compiled(kernel: Any, name: str, plan: Plan, activation: str) -> Resources:
     ("kernel", "name", "spills"),
     [
         (forward_kernel, "forward", 0),
-        (backward_kernel, "backward", 384),  # of 4 tokens' gates and states
+        (backward_kernel, "backward", 0),
         (summary_kernel, "summary", 0),
         (summary_back_kernel, "summary", 0),
         (join_kernel, "join", 0),

@@ -39,7 +39,7 @@ LINEAR = [
     ("s4d", {"state_size": 2, "eigenvalues": RING, "learn_initial_state": True}),
     ("deltanet", {"heads": 3, "eigenvalues": NARROW}),
     ("deltanet", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "learn_initial_state": True, "first_eigenvalue": 0.5}),
-    ("deltanet", {"heads": 2, "eigenvalues": WIDE, "overshoot": 0.2, "householders": 2}),
+    ("deltanet", {"heads": 2, "eigenvalues": WIDE, "overshoot": 2.0, "householders": 2}),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 3, "gate": WIDE, "output_gate": True}),
     (
         "deltanet",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from eigentrack.layers import DeltaNet, LinearMixer
 from eigentrack.spectrum import EigenRange
+from tests.closeness import TOLERANCE
 from tests.layers.layer_cases import D_MODEL, LINEAR, build, case_name
 
 every_linear_layer = pytest.mark.parametrize(("name", "options"), LINEAR, ids=case_name)
@@ -70,7 +72,7 @@ def test_an_eigenvalue_starts_inside_of_its_range() -> None:
         DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(0, 1), first_eigenvalue=-0.5)
 
 
-def test_with_an_overshoot_eigenvalues_are_exact_at_both_ends_of_the_range() -> None:
+def test_an_overshoot_takes_b_to_both_ends_of_its_range() -> None:
     mixer = DeltaNet(D_MODEL, heads=2, overshoot=0.05)
     with torch.no_grad():
         mixer.beta_proj.weight.mul_(10)  # logits of ±3 and more, of which a sigmoid makes 0.95
@@ -79,11 +81,28 @@ def test_with_an_overshoot_eigenvalues_are_exact_at_both_ends_of_the_range() -> 
     assert ((found > 0) & (found < 2)).any()
 
 
+@pytest.mark.parametrize("rounded", [False, True])
+def test_an_overshoot_leaves_eigenvalues_in_their_range(rounded: bool) -> None:
+    mixer = DeltaNet(D_MODEL, heads=2, conv=0, overshoot=2.0)
+    with torch.no_grad(), torch.autocast(mixer.beta_proj.weight.device.type, torch.bfloat16, enabled=rounded):
+        found = mixer.gates(torch.randn(2, 200, D_MODEL))["eigenvalue"]
+    assert found.min() == pytest.approx(-1, abs=TOLERANCE[torch.float32])
+    assert found.max() == 1
+
+
 def test_what_an_overshoot_cannot_be() -> None:
-    with pytest.raises(ValueError, match=r"overshoot=-0\.1 must be 0 or more, such as 0\.05"):
-        DeltaNet(D_MODEL, heads=2, overshoot=-0.1)
-    with pytest.raises(ValueError, match=r"overshoot=0\.1 would change the model that is widened from \[0, 1\]"):
-        DeltaNet(D_MODEL, heads=2, overshoot=0.1, widened_from=EigenRange(0, 1))
+    for wrong in (-0.1, 11.0, math.nan):
+        with pytest.raises(ValueError, match=f"overshoot={wrong} must be a number from 0 to 10, such as 0"):
+            DeltaNet(D_MODEL, heads=2, overshoot=wrong)
+
+
+def test_widening_keeps_a_layer_with_an_overshoot() -> None:
+    narrow = DeltaNet(D_MODEL, heads=2, overshoot=2.0, eigenvalues=EigenRange(0, 1))
+    wide = DeltaNet(D_MODEL, heads=2, overshoot=2.0, eigenvalues=EigenRange(-1, 1), widened_from=EigenRange(0, 1))
+    wide.load_state_dict(narrow.state_dict(), strict=False)
+    x = torch.randn(1, 50, D_MODEL)
+    with torch.no_grad():
+        assert torch.equal(wide.gates(x)["beta"], narrow.gates(x)["beta"])
 
 
 @pytest.mark.parametrize("per_channel", [False, True])

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eigentrack.lm.conversion import convert
-from eigentrack.models import load_model
+from eigentrack.models import ModelConfig, SequenceModel, load_model, save_model
 from eigentrack.spectrum import EigenRange
 
 SIZES = {"vocab_size": 19, "hidden_size": 12, "num_hidden_layers": 2, "intermediate_size": 20, "norm_eps": 1e-3}
@@ -218,6 +218,16 @@ def test_a_range_without_counterpart_is_written_as_one(tmp_path):
     convert(tmp_path / "theirs", tmp_path / "ours")
     with pytest.raises(ValueError, match=r"delta_net: gate=\[0, 1\] has no counterpart there, only None has"):
         convert(tmp_path / "ours", tmp_path / "back", to="delta_net")
+
+
+@pytest.mark.parametrize("option", [{"overshoot": 0.05}, {"write_noise": 1.0}, {"first_eigenvalue": 0.5}], ids=str)
+def test_an_option_without_counterpart_is_not_dropped(tmp_path, option):
+    options = {"heads": 2, "key_dim": 16, **option}
+    save_model(
+        SequenceModel(ModelConfig(vocab_size=19, d_model=12, mixer="deltanet", mixer_options=options)), tmp_path / "ours"
+    )
+    with pytest.raises(ValueError, match=f"delta_net: {next(iter(option))}=.* has no counterpart there"):
+        convert(tmp_path / "ours", tmp_path / "theirs", to="delta_net")
 
 
 def test_missing_and_damaged_files_are_named(tmp_path):

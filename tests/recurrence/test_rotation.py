@@ -19,7 +19,7 @@ from eigentrack.recurrence.ops import DELTA_RULE
 from eigentrack.recurrence.rotating_frame import delta_rule_in_frame
 from eigentrack.recurrence.rotation import cosine_and_sine, fixed_point, rotation, running_rotation
 from eigentrack.spectrum import EigenRange
-from tests.closeness import TOLERANCE, assert_close, relative_error
+from tests.closeness import ONE_ROUNDING, ONE_ROUNDING_OF_ALL, TOLERANCE, assert_close, relative_error
 
 BACKENDS = ["reference", "chunked"]
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -253,7 +253,7 @@ def test_turned_keys_are_not_rounded_again() -> None:
     for ours in (whole, state):
         assert_close(ours, expected, "state")
     for found in (y, torch.cat(outputs, 1)):
-        assert torch.allclose(found.double(), exact, rtol=2**-8, atol=1e-5)  # that is one rounding
+        assert torch.allclose(found.double(), exact, rtol=ONE_ROUNDING, atol=1e-5)
 
 
 def test_turned_keys_of_packed_sequences_are_not_rounded_again() -> None:
@@ -278,7 +278,7 @@ def test_gradients_of_turned_keys_are_rounded_once() -> None:
     found = gradients(delta_rule_of_a_kernel, [*sequences, start], cu_seqlens=None)
     expected = gradients(delta_rule, [*(x.double() for x in sequences), start.double()], backend="reference")
     for name, ours, exact in zip(["k", "v", "beta", "gate", "turns", "start"], found, expected, strict=True):
-        allowed = TOLERANCE[torch.float32] if ours.dtype == torch.float32 else 2**-9  # half of the last bit
+        allowed = TOLERANCE[torch.float32] if ours.dtype == torch.float32 else ONE_ROUNDING_OF_ALL
         assert relative_error(ours, exact) <= allowed, name
 
 
