@@ -20,7 +20,7 @@ Curve = tuple[list[int], list[float]]
 
 NEAR = 0.1  # accuracies are averaged over lengths so near, as a share of the length: some alternate from one to the next
 MARKERS = "osD^vP*X<>"
-COLOURS = 10  # that matplotlib has; models beyond them are dashed
+COLOURS = 10  # that matplotlib has; the ten models after them are dashed
 MARKED_EVERY = 0.32  # of a panel's diagonal, along a curve
 WIDEST, NARROWEST = 3.2, 1.5  # lines of the medians
 LONG_LABEL = 32  # letters, of which two do not fit under a panel side by side

@@ -349,6 +349,20 @@ def test_equal_keys_at_beta_two_are_exact(time: int) -> None:
     assert torch.equal(y.flatten().cpu(), torch.tensor([20.0, 26.0], device="cpu").repeat(time // 2))
 
 
+@pytest.mark.parametrize("time", [40, 192])
+def test_a_gate_of_one_is_no_gate(time: int) -> None:
+    """Everywhere, at b = 2: values, last state and gradients."""
+    q, k, v, beta, _, state = (None if x is None else x.float() for x in Case(2, time, 2, 2, 8, 8).draw())
+    inputs = [q, k, v, torch.full_like(beta, 2.0), state]  # type: ignore[arg-type]
+    found = []
+    for gate in (None, torch.ones(2, time, 2, device=DEVICE)):
+        *sequences, start = leaves = [x.clone().requires_grad_() for x in inputs]  # type: ignore[union-attr]
+        y, last = delta_rule(*sequences, gate, initial_state=start, backend="triton")
+        found.append([y, last, *torch.autograd.grad(y.square().sum() + last.square().sum(), leaves)])
+    for ungated, gated in zip(*found, strict=True):
+        assert relative_error(gated, ungated) <= TOLERANCE[torch.float32]
+
+
 @pytest.mark.parametrize(("time", "dim"), [(30, 8), (100, 8), (70, 40)])
 def test_nearly_equal_keys_at_beta_two(time: int, dim: int) -> None:
     """Not exact any more, so that a Neumann series at 16 rows would already lose five digits."""

@@ -222,6 +222,21 @@ def test_a_single_token_without_gradients(case: Case, dtype: torch.dtype, monkey
 
 @pytest.mark.parametrize("channel", [False, True])
 @pytest.mark.parametrize("time", [40, 100])
+def test_gates_of_one_are_a_sum(time: int, channel: bool) -> None:
+    """Everywhere: S_t is the sum of all k vᵀ so far. Values, last state and gradients, that of the gates included."""
+    q, k, v, a, start = (x.float() for x in Case(2, time, 2, 8, 4, channel).draw() if x is not None)
+    found = []
+    for backend in ("triton", "reference"):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v, torch.ones_like(a), start)]
+        y, last = gated_linear(*leaves[:-1], initial_state=leaves[-1], backend=backend)
+        found.append([y, last, *torch.autograd.grad(y.square().sum() + last.square().sum(), leaves)])
+    assert relative_error(found[0][1], start + torch.einsum("bthk,bthv->bhkv", k, v)) <= TOLERANCE[torch.float32]
+    for ours, reference in zip(*found, strict=True):
+        assert relative_error(ours, reference) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.parametrize("channel", [False, True])
+@pytest.mark.parametrize("time", [40, 100])
 def test_signs_and_resets_are_exact(time: int, channel: bool) -> None:
     """Gates of 0 and ±1 and small integers: nothing is rounded, neither values nor the gradient of a gate that is zero."""
     random = torch.Generator("cpu").manual_seed(time)
