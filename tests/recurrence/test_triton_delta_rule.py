@@ -349,13 +349,13 @@ def test_equal_keys_at_beta_two_are_exact(time: int) -> None:
     assert torch.equal(y.flatten().cpu(), torch.tensor([20.0, 26.0], device="cpu").repeat(time // 2))
 
 
-@pytest.mark.parametrize("time", [40, 192])
+@pytest.mark.parametrize("time", [40, 100])
 def test_a_gate_of_one_is_no_gate(time: int) -> None:
     """Everywhere, at b = 2: values, last state and gradients."""
-    q, k, v, beta, _, state = (None if x is None else x.float() for x in Case(2, time, 2, 2, 8, 8).draw())
+    q, k, v, beta, _, state = (None if x is None else x.float() for x in Case(1, time, 1, 2, 8, 8).draw())
     inputs = [q, k, v, torch.full_like(beta, 2.0), state]  # type: ignore[arg-type]
     found = []
-    for gate in (None, torch.ones(2, time, 2, device=DEVICE)):
+    for gate in (None, torch.ones(1, time, 1, device=DEVICE)):
         *sequences, start = leaves = [x.clone().requires_grad_() for x in inputs]  # type: ignore[union-attr]
         y, last = delta_rule(*sequences, gate, initial_state=start, backend="triton")
         found.append([y, last, *torch.autograd.grad(y.square().sum() + last.square().sum(), leaves)])
