@@ -71,7 +71,9 @@ EXPERIMENT = Experiment(
     source="none: the paper trains Mamba, DeltaNet and mLSTM",
     settings={
         "smoke": SMOKE,
-        "short": replace(SHORT, training=replace(SHORT.training, steps=1300, warmup=65), seeds=(0,)),
+        "short": replace(
+            SHORT, training=replace(SHORT.training, steps=1300, warmup=65), rates=(3e-3,), pilot=False, seeds=(0,)
+        ),
         "paper": PAPER,
     },
     cells=_cells,

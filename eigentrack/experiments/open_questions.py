@@ -35,8 +35,6 @@ SHORT = replace(
     PAPER,
     d_model=64,
     training=replace(PAPER.training, steps=3000, batch=64, warmup=150),
-    rates=(3e-3,),
-    pilot=False,
     test=LengthTest((40, 256), 1024, far=2048),
     checkpoint_every=10_000,  # a cell takes seconds: only its end is kept
 )
@@ -45,6 +43,8 @@ SMOKE = replace(
     d_model=8,
     heads=2,
     training=replace(SHORT.training, steps=2, batch=4, lengths=(3, 6), warmup=1),
+    rates=(3e-3,),
+    pilot=False,
     seeds=(0,),
     test=LengthTest((6, 36), 8),
     validate_every=2,

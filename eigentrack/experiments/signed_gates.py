@@ -94,7 +94,6 @@ EXPERIMENT = Experiment(
             d_model=32,
             training=replace(SHORT.training, steps=1000, batch=32, warmup=50),
             rates=(1e-2, 3e-3),
-            pilot=True,
         ),
         "paper": PAPER,
     },
