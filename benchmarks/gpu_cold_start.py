@@ -39,6 +39,12 @@ def delta_rule(*sizes: int, gated: bool = False) -> Run:
     return both(gpu_ops.ours(gpu_ops.Operands.draw(gpu_ops.Shape("", *sizes, gated=gated))))
 
 
+def delta_rule_in_float32(*sizes: int) -> Run:
+    x = gpu_ops.Operands.draw(gpu_ops.Shape("", *sizes))
+    leaves = [y.detach().float().requires_grad_() for y in (x.q, x.k, x.v, x.beta)]
+    return both(gpu_ops.ours(gpu_ops.Operands(*leaves, None, x.dy.float())))
+
+
 def gated_linear(*sizes: int, channel: bool) -> Run:
     return both(gpu_gated_linear.signed(gpu_gated_linear.Operands.draw(gpu_gated_linear.Shape("", *sizes, channel))))
 
@@ -57,6 +63,8 @@ OPS: dict[str, Callable[[], Run]] = {
     "delta rule B8 T2048 H8 D128": lambda: delta_rule(8, 2048, 8, 128),
     "delta rule B2 T8192 H16 D64": lambda: delta_rule(2, 8192, 16, 64),
     "delta rule B1024 T40 H4 D32": lambda: delta_rule(1024, 40, 4, 32),
+    "delta rule B1 T65536 H1 D128, in segments": lambda: delta_rule(1, 65536, 1, 128),
+    "delta rule B8 T2048 H8 D64 fp32": lambda: delta_rule_in_float32(8, 2048, 8, 64),
     "delta rule gated B8 T2048 H8 D128": lambda: delta_rule(8, 2048, 8, 128, gated=True),
     "delta product n=4 gated B8 T2048 H8 D128": lambda: delta_rule(8, 2048, 8, 128, 4, gated=True),
     "selective scan B8 T2048 D2048 bf16": lambda: selective_scan(8, 2048, 2048, 16),

@@ -48,7 +48,7 @@ SHAPES = [
     Shape("small", 512, 32, 4, 32),
     Shape("small", 1024, 40, 4, 128),
     *(Shape("product", 8, 2048, 8, 128, n, gated) for n in (1, 2, 3, 4) for gated in (False, True) if n > 1 or gated),
-    *(Shape("long", 1, time, heads, 128) for heads in (1, 16) for time in (2**16, 2**20)),
+    *(Shape("long", 1, time, heads, 128) for heads in (1, 4, 16) for time in (2**16, 2**20)),
 ]
 
 

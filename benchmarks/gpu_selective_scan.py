@@ -14,6 +14,7 @@ B batch  T time  D channels  N state size
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -139,15 +140,18 @@ def tune() -> None:
     changes: dict[str, list[tuple[dict[str, Any], str, Any]]] = {
         "as it is": [],
         "forward U=4": [(plans.LAUNCH["forward"], "U", 4)],
-        "backward U=4, one stretch": [(plans.LAUNCH["backward"], "U", 4), (plans.LAUNCH["backward"], "STRETCH", plans.CHUNK)],
         "stretches of 4": [(plans.LAUNCH["backward"], "STRETCH", 4)],
-        "stretches of 4, CHUNK=8": [(plans.LAUNCH["backward"], "STRETCH", 4), (vars(plans), "CHUNK", 8)],
-        "CHUNK=32": [(vars(plans), "CHUNK", 32)],
+        "checkpoints near, one window": [(vars(plans), "FAR", plans.NEAR), (vars(plans), "SHARE_OF_SUMS", math.inf)],
+        "checkpoints near": [(vars(plans), "FAR", plans.NEAR)],
+        "one window": [(vars(plans), "SHARE_OF_SUMS", math.inf)],
+        "windows twice as long": [(vars(plans), "SHARE_OF_SUMS", 2 * plans.SHARE_OF_SUMS)],
+        "strides of 2": [(plans.LAUNCH["backward"], "STRIDE", 2)],
+        "strides of 8": [(plans.LAUNCH["backward"], "STRIDE", 8)],
         "ENTRIES=256": [(vars(plans), "ENTRIES", 256)],
         "backward never cut": [(plans.CUT_BELOW, "backward", 0)],
         "both cut below 528": [(plans.CUT_BELOW, "forward", 528)],
     }
-    for shape in (SHAPES[0], SHAPES[2], SHAPES[3]):
+    for shape in SHAPES[:4]:
         x = Operands.draw(shape)
         for name, settings in changes.items():
             before = [(table, key, table[key]) for table, key, _ in settings]

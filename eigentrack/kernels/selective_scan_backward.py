@@ -4,8 +4,12 @@
     ḣ_t = ṡ_t C_t + a_{t+1} ḣ_{t+1} (7),   ṡ_t = ẏ_t silu(z_t);   the gradients (8)-(12) of one token from ḣ_t, h_t and h_{t-1}
 
 The states come from the nearest checkpoint, in three strides: to the start of a stretch of tokens, from there to the U tokens
-at hand, and through those, once for each h_t. Sums over channels (B, C) are left as one partial sum for each block of channels,
-sums over time (A, D) as one for each unit; both are added up in a fixed order afterwards.
+at hand, and through those, once for each h_t. Where checkpoints are far apart the first stride is taken once for all stretches
+between two of them, and the states at their starts are kept in a few slots of memory that each program has to itself.
+
+Sums over channels (B, C) are left as one partial sum for each block of channels, sums over time (A, D) as one for each unit;
+both are added up in a fixed order afterwards. The partial sums of all tokens would be larger than the gradients: a launch takes
+a window of every unit, the last tokens first, and hands ḣ and the sums over time on to the next.
 Equations: docs/derivations/selective_scan.md.
 
 D channels  N state size  BD, BN blocks of them, powers of two  U tokens a block, STRETCH tokens a stretch
@@ -64,7 +68,7 @@ def advance_to(
     return b_state
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["goes_on"])  # or a 1 would be compiled by itself
 def backward_kernel(
     x,
     dt,
@@ -75,7 +79,8 @@ def backward_kernel(
     skip,
     checkpoints,
     dy,
-    dends,
+    entering,
+    leaving,
     dx,
     ddt,
     db_parts,
@@ -83,30 +88,34 @@ def backward_kernel(
     dz,
     dlog_decay_parts,
     dskip_parts,
-    dinitial_state,
+    kept,
     bounds,
     x_row,
     dt_row,
     b_row,
     c_row,
     z_row,
-    tokens,
     time,
     segments,
     segment_length,
+    window_start,
+    window_length,
+    goes_on,
     D: tl.constexpr,
     N: tl.constexpr,
     BD: tl.constexpr,
     BN: tl.constexpr,
     U: tl.constexpr,
     STRETCH: tl.constexpr,
+    STRIDE: tl.constexpr,
     CHUNK: tl.constexpr,
     LOW: tl.constexpr,
     HIGH: tl.constexpr,
     EXACT: tl.constexpr,
     PACKED: tl.constexpr,
-    INITIAL: tl.constexpr,
-    LAST: tl.constexpr,
+    KEEP: tl.constexpr,  # the states at the starts of stretches
+    ENTER: tl.constexpr,  # a gradient comes in at the end of the window
+    LEAVE: tl.constexpr,  # the one at its start is asked for
     GATED: tl.constexpr,
     SKIP: tl.constexpr,
 ):
@@ -119,86 +128,121 @@ def backward_kernel(
     first, end = locate_unit(unit, bounds, time, segments, segment_length, PACKED)
     slot = first_checkpoint(unit, first, time, segments, segment_length, CHUNK, PACKED)
     place = unit.to(tl.int64) * D * N
+    own = tl.program_id(0).to(tl.int64) * (CHUNK // STRETCH - 1) - 1  # the slot before its first: stretch 0 has none
+    o_own = tl.arange(0, BD)
+
+    begin = first + window_start
+    stop = tl.minimum(begin + window_length, end)
+    # the row of a block's partial sums that belongs to token 0; windows of one length, one below the other
+    if PACKED:
+        rows, row_of_zero = time, first * 0
+    else:
+        rows = tl.num_programs(0) // BLOCKS * window_length
+        row_of_zero = unit.to(tl.int64) * window_length - begin
+    row_of_zero += channel_block * rows
 
     b_rate = load_state(log_decay, o_d, o_n, D, N) * LOG2_E
     b_adjoint = tl.zeros([BD, BN], dtype=tl.float32)
     b_dlog_decay = tl.zeros([BD, BN], dtype=tl.float32)
-    if LAST:
-        b_adjoint += load_state(dends + place, o_d, o_n, D, N)
     b_dskip = tl.zeros([BD], dtype=tl.float32)
+    if ENTER:
+        b_adjoint += load_state(entering + place, o_d, o_n, D, N)
+    if goes_on:
+        b_dlog_decay += load_state(dlog_decay_parts + place, o_d, o_n, D, N)
     if SKIP:
         b_skip = tl.load(skip + o_d, mask=m_d, other=0.0).to(tl.float32)
+        if goes_on:
+            b_dskip += tl.load(dskip_parts + unit * D + o_d, mask=m_d, other=0.0)
 
-    stretches = tl.cdiv(end - first, STRETCH)
-    for far in range(stretches):
-        stretch = first + (stretches - 1 - far) * STRETCH
-        chunk = (stretch - first) // CHUNK
-        b_near = load_state(checkpoints + (slot + chunk) * D * N, o_d, o_n, D, N)
-        if STRETCH < CHUNK:
-            b_near = advance_to(
-                b_near,
-                *(first + chunk * CHUNK, stretch, x, dt, b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, end),
-                *(U, LOW, HIGH, EXACT),
-            )
-        blocks = tl.cdiv(tl.minimum(end - stretch, STRETCH), U)
-        for step in range(blocks):
-            token = stretch + (blocks - 1 - step) * U
-            # read ahead: these come from far away, the others were read on the way to this block
-            rows_c = load_rows(c, c_row, o_n, m_n, token, end, U)
-            rows_dy = load_rows(dy, D, o_d, m_d, token, end, U)
-            if GATED:
-                rows_z = load_rows(z, z_row, o_d, m_d, token, end, U)
-            b_state = advance_to(
-                b_near,
-                *(stretch, token, x, dt, b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, end),
-                *(U, LOW, HIGH, EXACT),
-            )
-
-            rows_x = load_rows(x, x_row, o_d, m_d, token, end, U)
-            rows_dt = load_rows(dt, dt_row, o_d, m_d, token, end, U)
-            rows_b = load_rows(b, b_row, o_n, m_n, token, end, U)
-            states = (b_state,)  # states[u] is the state before token u
-            for u in tl.static_range(U):
-                b_x, b_dt, b_b = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_b[u].to(tl.float32)
-                b_state, _ = advance(b_state, b_dt, b_x, b_b, b_rate, token + u < end, LOW, HIGH, EXACT)
-                states = states + (b_state,)  # noqa: RUF005, Triton has no star in a tuple
-
-            for u in tl.static_range(U - 1, -1, -1):
-                b_x, b_dt, b_dy = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_dy[u].to(tl.float32)
-                b_b, b_c = rows_b[u].to(tl.float32), rows_c[u].to(tl.float32)
-                inside = token + u < end
-                m_out = m_d & inside
-                b_read = b_dy
+    chunks = tl.cdiv(tl.maximum(stop - begin, 0), CHUNK)
+    for far in range(chunks):
+        chunk = begin + (chunks - 1 - far) * CHUNK
+        stretches = tl.cdiv(tl.minimum(stop - chunk, CHUNK), STRETCH)
+        p_start = checkpoints + (slot + (chunk - first) // CHUNK) * D * N
+        if KEEP:
+            tl.debug_barrier()  # the slots were read for the chunk before
+            b_state = load_state(p_start, o_d, o_n, D, N)
+            for s in range(1, stretches):
+                b_state = advance_to(
+                    b_state,
+                    *(chunk + (s - 1) * STRETCH, chunk + s * STRETCH),
+                    *(x, dt, b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, end),
+                    *(STRIDE, LOW, HIGH, EXACT),
+                )
+                store_state(kept + (own + s) * BD * BN, b_state, o_own, o_n, BD, BN)
+            tl.debug_barrier()
+        for near in range(stretches):
+            s = stretches - 1 - near
+            stretch = chunk + s * STRETCH
+            if KEEP:
+                if s > 0:
+                    b_near = load_state(kept + (own + s) * BD * BN, o_own, o_n, BD, BN)
+                else:
+                    b_near = load_state(p_start, o_d, o_n, D, N)
+            else:
+                b_near = advance_to(
+                    load_state(p_start, o_d, o_n, D, N),
+                    *(chunk, stretch, x, dt, b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, end),
+                    *(U, LOW, HIGH, EXACT),
+                )
+            blocks = tl.cdiv(tl.minimum(stop - stretch, STRETCH), U)
+            for step in range(blocks):
+                token = stretch + (blocks - 1 - step) * U
+                # read ahead: these come from far away, the others were read on the way to this block
+                rows_c = load_rows(c, c_row, o_n, m_n, token, end, U)
+                rows_dy = load_rows(dy, D, o_d, m_d, token, end, U)
                 if GATED:
-                    b_z = rows_z[u].to(tl.float32)
-                    b_sigmoid = tl.sigmoid(b_z)
-                    b_y = tl.sum(states[u + 1] * b_c[None, :], axis=1)
+                    rows_z = load_rows(z, z_row, o_d, m_d, token, end, U)
+                b_state = advance_to(
+                    b_near,
+                    *(stretch, token, x, dt, b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, end),
+                    *(U, LOW, HIGH, EXACT),
+                )
+
+                rows_x = load_rows(x, x_row, o_d, m_d, token, end, U)
+                rows_dt = load_rows(dt, dt_row, o_d, m_d, token, end, U)
+                rows_b = load_rows(b, b_row, o_n, m_n, token, end, U)
+                states = (b_state,)  # states[u] is the state before token u
+                for u in tl.static_range(U):
+                    b_x, b_dt, b_b = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_b[u].to(tl.float32)
+                    b_state, _ = advance(b_state, b_dt, b_x, b_b, b_rate, token + u < end, LOW, HIGH, EXACT)
+                    states = states + (b_state,)  # noqa: RUF005, Triton has no star in a tuple
+
+                for u in tl.static_range(U - 1, -1, -1):
+                    b_x, b_dt, b_dy = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_dy[u].to(tl.float32)
+                    b_b, b_c = rows_b[u].to(tl.float32), rows_c[u].to(tl.float32)
+                    inside = token + u < end
+                    m_out = m_d & inside
+                    b_read = b_dy
+                    if GATED:
+                        b_z = rows_z[u].to(tl.float32)
+                        b_sigmoid = tl.sigmoid(b_z)
+                        b_y = tl.sum(states[u + 1] * b_c[None, :], axis=1)
+                        if SKIP:
+                            b_y += b_skip * b_x
+                        b_dz = b_dy * b_y * b_sigmoid * (1.0 + b_z * (1.0 - b_sigmoid))  # (12)
+                        tl.store(dz + (token + u) * D + o_d, b_dz.to(dz.dtype.element_ty), mask=m_out)
+                        b_read *= b_z * b_sigmoid
+                    b_adjoint += b_read[:, None] * b_c[None, :]  # (7)
+                    p_part = (row_of_zero + token + u) * N + o_n
+                    tl.store(dc_parts + p_part, tl.sum(b_read[:, None] * states[u + 1], axis=0), mask=m_n & inside)
+                    tl.store(db_parts + p_part, tl.sum((b_dt * b_x)[:, None] * b_adjoint, axis=0), mask=m_n & inside)  # (8)
+                    b_exponential = exponential(b_dt, b_rate, LOW, HIGH)
+                    b_through = b_adjoint * states[u] * b_exponential  # (9) times high - low
+                    if HIGH - LOW != 1.0 and (LOW != -1.0 or HIGH != 1.0):
+                        b_through *= HIGH - LOW
+                    b_dlog_decay += b_through * b_dt[:, None]  # (10)
+                    b_dinput = tl.sum(b_adjoint * b_b[None, :], axis=1)
+                    b_ddt = b_dinput * b_x + LN_2 * tl.sum(b_through * b_rate, axis=1)  # (11)
+                    tl.store(ddt + (token + u) * D + o_d, b_ddt.to(ddt.dtype.element_ty), mask=m_out)
+                    b_dx = b_dinput * b_dt
                     if SKIP:
-                        b_y += b_skip * b_x
-                    b_dz = b_dy * b_y * b_sigmoid * (1.0 + b_z * (1.0 - b_sigmoid))  # (12)
-                    tl.store(dz + (token + u) * D + o_d, b_dz.to(dz.dtype.element_ty), mask=m_out)
-                    b_read *= b_z * b_sigmoid
-                b_adjoint += b_read[:, None] * b_c[None, :]  # (7)
-                p_part = (channel_block * tokens + token + u) * N + o_n
-                tl.store(dc_parts + p_part, tl.sum(b_read[:, None] * states[u + 1], axis=0), mask=m_n & inside)
-                tl.store(db_parts + p_part, tl.sum((b_dt * b_x)[:, None] * b_adjoint, axis=0), mask=m_n & inside)  # (8)
-                b_exponential = exponential(b_dt, b_rate, LOW, HIGH)
-                b_through = b_adjoint * states[u] * b_exponential  # (9) times high - low
-                if HIGH - LOW != 1.0 and (LOW != -1.0 or HIGH != 1.0):
-                    b_through *= HIGH - LOW
-                b_dlog_decay += b_through * b_dt[:, None]  # (10)
-                b_dinput = tl.sum(b_adjoint * b_b[None, :], axis=1)
-                b_ddt = b_dinput * b_x + LN_2 * tl.sum(b_through * b_rate, axis=1)  # (11)
-                tl.store(ddt + (token + u) * D + o_d, b_ddt.to(ddt.dtype.element_ty), mask=m_out)
-                b_dx = b_dinput * b_dt
-                if SKIP:
-                    b_dx += b_read * b_skip
-                    b_dskip += b_read * b_x
-                tl.store(dx + (token + u) * D + o_d, b_dx.to(dx.dtype.element_ty), mask=m_out)
-                b_adjoint = through_gate(b_exponential, b_adjoint, inside, LOW, HIGH, EXACT)
+                        b_dx += b_read * b_skip
+                        b_dskip += b_read * b_x
+                    tl.store(dx + (token + u) * D + o_d, b_dx.to(dx.dtype.element_ty), mask=m_out)
+                    b_adjoint = through_gate(b_exponential, b_adjoint, inside, LOW, HIGH, EXACT)
     store_state(dlog_decay_parts + place, b_dlog_decay, o_d, o_n, D, N)
     if SKIP:
         tl.store(dskip_parts + unit * D + o_d, b_dskip, mask=m_d)
-    if INITIAL:  # noqa: SIM102, Triton would compile the branch
-        if unit % segments == 0:
-            store_state(dinitial_state + (unit // segments).to(tl.int64) * D * N, b_adjoint, o_d, o_n, D, N)
+    if LEAVE:
+        store_state(leaving + place, b_adjoint, o_d, o_n, D, N)

@@ -18,6 +18,7 @@ from eigentrack.kernels.selective_scan_forward import forward_kernel
 from eigentrack.kernels.selective_scan_plan import Plan, Segments
 from eigentrack.kernels.selective_scan_segments import join_kernel, summary_back_kernel, summary_kernel
 from eigentrack.kernels.selective_scan_step import step_kernel
+from eigentrack.kernels.selective_scan_sums import sum_kernel
 from eigentrack.spectrum import EigenRange
 
 
@@ -86,7 +87,7 @@ def forward(inputs: Inputs, eigenvalues: EigenRange, save: bool) -> Outputs:
         if not plan.compiled:
             cuts = (plan.segments(name).count > 1 for name in ("forward", "backward"))
             given = (x is None for x in (inputs.z, inputs.skip, inputs.initial_state))
-            kind = (plan.step, save, *given, inputs.x.dtype, *cuts, *plan.checkpointed().items())
+            kind = (plan.step, save, *given, inputs.x.dtype, *cuts, plan.windows.count > 1, *plan.checkpointed().items())
             compile_together(("selective scan", *kind), lambda: _both_passes(inputs.shadows(), plan))
         return _forward(inputs, plan)
 
@@ -144,7 +145,7 @@ def backward(
     dlast_state: Tensor | None,
 ) -> Gradients:
     inputs, plan = inputs.even(), inputs.plan(eigenvalues, save=True)
-    tokens, dends, cut = plan.batch * plan.time, dlast_state, plan.segments("backward")
+    entering, cut = dlast_state, plan.segments("backward")
     units = plan.sequences * cut.count
     programs, split = units * plan.channel_blocks, (plan.time, cut.count, cut.length)
     if cut.count > 1:
@@ -157,36 +158,54 @@ def backward(
             ),
             lambda: {**plan.constants(), "GATED": inputs.z is not None, **plan.settings("summary")},
         )
-        dends = _join(plan, cut, products, ends, dlast_state, back=True)
-    dx, ddt = (x.new_empty(x.shape) for x in (inputs.x, inputs.dt))
-    dz = None if inputs.z is None else inputs.z.new_empty(inputs.z.shape)
-    dinitial_state = None if inputs.initial_state is None else torch.empty_like(inputs.initial_state)
+        entering = _join(plan, cut, products, ends, dlast_state, back=True)
+        del products, ends
+    out = Gradients.allocate(inputs)
+    windows = plan.windows
+    leaving: Tensor | None = None
+    if windows.count > 1:  # each hands its ḣ on in the same memory, which is not the caller's
+        if entering is None:
+            entering = _states(inputs, plan, units).zero_()
+        entering = leaving = entering.clone() if entering is dlast_state else entering
+    elif inputs.initial_state is not None:
+        leaving = _states(inputs, plan, units)
 
     def parts(*shape: int) -> Tensor:
         return dy.new_empty(shape, dtype=torch.float32)
 
-    db_parts, dc_parts = (parts(plan.channel_blocks, *inputs.b.shape) for _ in range(2))
+    db_parts, dc_parts = (parts(plan.channel_blocks, plan.rows_of_sums, plan.size) for _ in range(2))
+    kept = parts(programs * plan.kept, plan.channel_block * plan.state_block) if plan.kept else None
     decay_parts = _states(inputs, plan, units)
     skip_parts = None if inputs.skip is None else parts(units, plan.channels)
-    launch(
-        *(plan.compiled, backward_kernel, programs),
-        (
-            *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, checkpoints, dy, dends),
-            *(dx, ddt, db_parts, dc_parts, dz, decay_parts, skip_parts, dinitial_state, inputs.cu_seqlens),
-            *(*_rows(inputs), tokens, *split),
-        ),
-        lambda: {
-            **plan.checkpointed(),
-            **{"INITIAL": dinitial_state is not None, "LAST": dends is not None},
-            **{"GATED": inputs.z is not None, "SKIP": inputs.skip is not None},
-            **plan.settings("backward"),
-        },
-    )
+    settings = plan.settings("sum")
+    for number in reversed(range(windows.count)):
+        window = (number * windows.length, windows.length)
+        launch(
+            *(plan.compiled, backward_kernel, programs),
+            (
+                *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, checkpoints, dy),
+                *(entering, leaving, out.dx, out.ddt, db_parts, dc_parts, out.dz, decay_parts, skip_parts, kept),
+                *(inputs.cu_seqlens, *_rows(inputs), *split, *window, int(number < windows.count - 1)),
+            ),
+            lambda: {
+                **plan.checkpointed(),
+                **{"KEEP": kept is not None, "ENTER": entering is not None, "LEAVE": leaving is not None},
+                **{"GATED": inputs.z is not None, "SKIP": inputs.skip is not None},
+                **plan.settings("backward"),
+            },
+        )
+        all_units, cuts = (1, (plan.time, 1, plan.time)) if plan.packed else (units, split)
+        launch(
+            *(plan.compiled, sum_kernel, all_units * -(-windows.length // settings["ROWS"])),
+            (db_parts, dc_parts, out.db, out.dc, plan.channel_blocks, *cuts, *window, plan.rows_of_sums),
+            lambda: {"N": plan.size, "BN": plan.state_block, **settings},
+        )
     # one order of summation: the same bits in every run
-    db, dc = db_parts.sum(0).to(inputs.b.dtype), dc_parts.sum(0).to(inputs.c.dtype)
-    dlog_decay = decay_parts.sum(0).to(inputs.log_decay.dtype)
-    dskip = None if inputs.skip is None or skip_parts is None else skip_parts.sum(0).to(inputs.skip.dtype)
-    return Gradients(dx, ddt, db, dc, dz, dlog_decay, dskip, dinitial_state)
+    return out._replace(
+        dlog_decay=decay_parts.sum(0).to(inputs.log_decay.dtype),
+        dskip=None if inputs.skip is None or skip_parts is None else skip_parts.sum(0).to(inputs.skip.dtype),
+        dinitial_state=None if inputs.initial_state is None or leaving is None else leaving[:: cut.count].contiguous(),
+    )
 
 
 def _states(inputs: Inputs, plan: Plan, units: int) -> Tensor:

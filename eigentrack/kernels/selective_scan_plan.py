@@ -5,6 +5,7 @@ A unit is what one program walks through: a sequence, or where there are few and
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -17,10 +18,13 @@ from eigentrack.spectrum import EigenRange
 LAUNCH = {
     "forward": {"U": 8, "num_warps": 1, "num_stages": 1},
     "summary": {"U": 8, "num_warps": 1, "num_stages": 1},
-    "backward": {"U": 2, "STRETCH": 8, "num_warps": 1, "num_stages": 1},
+    "backward": {"U": 2, "STRETCH": 8, "STRIDE": 4, "num_warps": 1, "num_stages": 1},
     "join": {"BLOCK": 128, "num_warps": 4, "num_stages": 1},
+    "sum": {"ROWS": 8, "PARTS": 16, "num_warps": 4, "num_stages": 1},
 }
-CHUNK = 16  # tokens from one checkpoint to the next: a multiple of every STRETCH, and that of U
+# Tokens from one checkpoint to the next: multiples of every STRETCH, and that of U. With far ones a program of the backward
+# pass needs slots to keep the states between them in, which short sequences do not pay for.
+NEAR, FAR = 16, 64
 ENTRIES = 512  # of a program's state: 16 in each thread
 WIDEST_BLOCK = 64  # of channels
 PROGRAMS_AT_ONCE = 1056  # that the registers of an H200 hold: two warps for every scheduler
@@ -28,6 +32,9 @@ PROGRAMS_AT_ONCE = 1056  # that the registers of an H200 hold: two warps for eve
 # forward, but a fifth backward, which gains sooner from programs that fill each other's waiting time.
 CUT_BELOW = {"forward": 264, "backward": 528}
 SHORTEST_SEGMENT = 256
+# A backward pass takes so many windows of time that the partial sums of one are no larger than this share of y.
+SHARE_OF_SUMS = 0.25
+SHORTEST_WINDOW = 128
 # A single token: its programs are made wide, with less to do for each entry, where there are two for every multiprocessor.
 WIDE_STEP = {"BS": 2, "entries": 1024, "num_warps": 2}
 NARROW_STEP = {"BS": 1, "entries": 512, "num_warps": 4}
@@ -50,6 +57,7 @@ class Plan:
     channels: int
     size: int
     packed: bool
+    itemsize: int  # of y, bytes
     eigenvalues: EigenRange
     save: bool  # for the backward pass
 
@@ -85,7 +93,7 @@ class Plan:
         if self.packed or programs > CUT_BELOW[direction]:
             return Segments(1, self.time)
         wanted = -(-self.time // (PROGRAMS_AT_ONCE // programs))
-        length = max(SHORTEST_SEGMENT, -(-wanted // CHUNK) * CHUNK)  # checkpoints fall on the cuts
+        length = max(SHORTEST_SEGMENT, -(-wanted // FAR) * FAR)  # checkpoints fall on the cuts
         return Segments(-(-self.time // length), length) if length < self.time else Segments(1, self.time)
 
     @cached_property
@@ -94,9 +102,39 @@ class Plan:
         return self.time == 1 and not self.packed and not self.save
 
     @cached_property
+    def chunk(self) -> int:
+        """Tokens from one checkpoint to the next: whichever takes less memory."""
+        slots = self.sequences * self.segments("backward").count * (FAR // LAUNCH["backward"]["STRETCH"])
+        return FAR if self._checkpoints(FAR) + slots < self._checkpoints(NEAR) else NEAR
+
+    @cached_property
+    def kept(self) -> int:
+        """The states that a program of the backward pass keeps: at the start of every stretch but a chunk's first."""
+        return self.chunk // LAUNCH["backward"]["STRETCH"] - 1 if self.chunk == FAR else 0
+
+    @cached_property
     def checkpoints(self) -> int:
-        """Sequence s, from token t on, has its own from place t // CHUNK + s: enough for each, whatever the lengths."""
-        return self.batch * self.time // CHUNK + self.sequences
+        return self._checkpoints(self.chunk)
+
+    def _checkpoints(self, chunk: int) -> int:
+        """Sequence s, from token t on, has its own from place t // chunk + s: enough for each, whatever the lengths."""
+        return self.batch * self.time // chunk + self.sequences
+
+    @cached_property
+    def windows(self) -> Segments:
+        """Of every unit, in the backward pass."""
+        unit = self.segments("backward").length
+        sums, y = 2 * self.channel_blocks * self.size * 4, self.channels * self.itemsize  # bytes a token
+        wanted = max(1, math.ceil(sums / (SHARE_OF_SUMS * y)))
+        length = max(SHORTEST_WINDOW, -(-unit // wanted // FAR) * FAR)
+        return Segments(1, unit) if self.packed or length >= unit else Segments(-(-unit // length), length)
+
+    @cached_property
+    def rows_of_sums(self) -> int:
+        """Tokens whose partial sums are in memory at once, those of all units."""
+        if self.packed:
+            return self.time
+        return self.sequences * self.segments("backward").count * self.windows.length
 
     def constants(self) -> dict[str, object]:
         """The compile-time arguments that all kernels over time share."""
@@ -113,7 +151,7 @@ class Plan:
 
     def checkpointed(self) -> dict[str, object]:
         """Those of the two kernels that write and read checkpoints."""
-        return {**self.constants(), "CHUNK": CHUNK, "PACKED": self.packed}
+        return {**self.constants(), "CHUNK": self.chunk, "PACKED": self.packed}
 
     def settings(self, kernel: str) -> dict[str, int]:
         found = LAUNCH[kernel]
@@ -137,10 +175,10 @@ class Plan:
 
 def _fields(
     x: Tensor, b: Tensor, cu_seqlens: Tensor | None, eigenvalues: EigenRange, save: bool
-) -> tuple[int, int, int, int, int, bool, EigenRange, bool]:
+) -> tuple[int, int, int, int, int, bool, int, EigenRange, bool]:
     batch, time, channels = x.shape
     sequences = batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    return batch, sequences, time, channels, b.shape[-1], cu_seqlens is not None, eigenvalues, save
+    return batch, sequences, time, channels, b.shape[-1], cu_seqlens is not None, x.element_size(), eigenvalues, save
 
 
 _kept = lru_cache(maxsize=1024)(Plan)

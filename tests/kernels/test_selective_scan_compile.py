@@ -16,16 +16,17 @@ from eigentrack.kernels.selective_scan_forward import forward_kernel
 from eigentrack.kernels.selective_scan_plan import Plan
 from eigentrack.kernels.selective_scan_segments import join_kernel, summary_back_kernel, summary_kernel
 from eigentrack.kernels.selective_scan_step import step_kernel
+from eigentrack.kernels.selective_scan_sums import sum_kernel
 from eigentrack.spectrum import EigenRange
 from tests.kernels.sm90 import Resources, compile_for_sm90
 
-ACTIVATIONS = {"x", "b", "c", "z", "y", "dy", "dx", "dz"}  # in bfloat16 where those are; all others are float32
-FLAGS = ("START", "GATED", "SKIP", "SAVE", "INITIAL", "LAST", "GIVEN", "BACK")
+ACTIVATIONS = {"x", "b", "c", "z", "y", "dy", "dx", "db", "dc", "dz"}  # in bfloat16 where those are; all others are float32
+FLAGS = ("START", "GATED", "SKIP", "SAVE", "INITIAL", "KEEP", "ENTER", "LEAVE", "GIVEN", "BACK")
 SIGNED, INNER = EigenRange(-1, 1), EigenRange(-0.5, 0.9)
 
 
 def plan(size: int, eigenvalues: EigenRange = SIGNED) -> Plan:
-    return Plan(8, 8, 2048, 2048, size, False, eigenvalues, True)
+    return Plan(8, 8, 2048, 2048, size, False, 2, eigenvalues, True)
 
 
 def compiled(kernel: Any, name: str, plan: Plan, activation: str) -> Resources:
@@ -34,7 +35,7 @@ def compiled(kernel: Any, name: str, plan: Plan, activation: str) -> Resources:
     flags = {"SIZE": plan.channels * plan.size, **dict.fromkeys(FLAGS, True)}
     constants = {**plan.checkpointed(), **flags, **rows, **settings, "bounds": None}
     constants = {key: value for key, value in constants.items() if key in kernel.arg_names}
-    whole_numbers = {"tokens", "time", "segments", "segment_length"}
+    whole_numbers = {"time", "segments", "segment_length", "window_start", "window_length", "goes_on", "rows", "blocks"}
     arguments = {key: "i32" if key in whole_numbers else "*fp32" for key in kernel.arg_names}
     arguments |= {key: activation for key in kernel.arg_names if key in ACTIVATIONS}
     found = compile_for_sm90(kernel, arguments, constants, settings["num_warps"], settings["num_stages"])
@@ -50,6 +51,7 @@ def compiled(kernel: Any, name: str, plan: Plan, activation: str) -> Resources:
         (summary_kernel, "summary", 0),
         (summary_back_kernel, "summary", 0),
         (join_kernel, "join", 0),
+        (sum_kernel, "sum", 0),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -63,7 +65,7 @@ def test_it_compiles_and_hardly_spills(kernel: Any, name: str, spills: int) -> N
 @pytest.mark.parametrize(("sequences", "registers"), [(1, 40), (128, 96)])
 def test_a_step_leaves_room_for_others(sequences: int, registers: int) -> None:
     """Loads wait for memory: 20 warps of the wide programs, 48 of the narrow ones, must fit into a multiprocessor at once."""
-    step = Plan(sequences, sequences, 1, 4096, 16, False, SIGNED, False)
+    step = Plan(sequences, sequences, 1, 4096, 16, False, 2, SIGNED, False)
     constants = {**step.constants(), **step.step_settings, **dict.fromkeys(FLAGS, True)}
     constants = {key: value for key, value in constants.items() if key in step_kernel.arg_names}
     whole_numbers = {"S", *(f"{x}_row" for x in ("x", "dt", "b", "c", "z"))}

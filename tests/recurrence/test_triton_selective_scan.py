@@ -182,6 +182,7 @@ def test_segments_give_the_same_answer(case: Case, monkeypatch: pytest.MonkeyPat
     from eigentrack.kernels import selective_scan_plan as plans
 
     monkeypatch.setattr(plans, "SHORTEST_SEGMENT", 16)
+    monkeypatch.setattr(plans, "FAR", 16)
     x, _, b, *_ = case.draw()
     plan = plans.Plan.of(x, b, None, case.eigenvalues, save=True)
     assert plan.segments("forward").count > 1
@@ -194,11 +195,39 @@ def test_only_the_backward_pass_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
     case = Case(1, 33, 5, 3, SIGNED)
     monkeypatch.setattr(plans, "SHORTEST_SEGMENT", 16)
+    monkeypatch.setattr(plans, "FAR", 16)
     monkeypatch.setitem(plans.CUT_BELOW, "forward", 0)
     x, _, b, *_ = case.draw()
     plan = plans.Plan.of(x, b, None, case.eigenvalues, save=True)
     assert plan.segments("forward").count == 1
     assert plan.segments("backward").count > 1
+    compare(case, torch.float32, "reference")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(1, 70, 7, 4, INNER),
+        Case(2, 69, 34, 16, SIGNED, full=False, carried=False),
+        Case(1, 80, 5, 3, SIGNED, bounds=(0, 1, 71, 80)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("cut", [False, True])
+def test_far_checkpoints_and_windows_give_the_same_answer(case: Case, cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of long sequences, in short ones; with segments besides, of which the last has fewer windows than the others."""
+    from eigentrack.kernels import selective_scan_plan as plans
+
+    for name, value in {"NEAR": 1, "FAR": 32, "SHORTEST_WINDOW": 32, "SHARE_OF_SUMS": 0.01, "SHORTEST_SEGMENT": 64}.items():
+        monkeypatch.setattr(plans, name, value)
+    monkeypatch.setattr(plans, "_kept", plans.Plan)  # one for every call: plans of these sizes must not outlive the test
+    if not cut:
+        monkeypatch.setattr(plans, "CUT_BELOW", {"forward": 0, "backward": 0})
+    x, _, b, *_ = case.draw()
+    plan = plans.Plan.of(x, b, case.cu_seqlens, case.eigenvalues, save=True)
+    assert plan.chunk == 32
+    assert plan.windows.count == (1 if case.bounds else 2 if cut else 3)
+    assert plan.segments("backward").count == (2 if cut and not case.bounds else 1)
     compare(case, torch.float32, "reference")
 
 

@@ -52,9 +52,9 @@ def test_checkpoints_of_packed_sequences_never_meet() -> None:
         bounds = [0, *itertools.accumulate(lengths)]
         free = 0
         for sequence, length in enumerate(lengths):
-            start = bounds[sequence] // plans.CHUNK + sequence
+            start = bounds[sequence] // plans.FAR + sequence
             assert start >= free
-            free = start + -(-length // plans.CHUNK)
+            free = start + -(-length // plans.FAR)
         cu_seqlens = torch.tensor(bounds)
         x, b = torch.empty(1, bounds[-1], 1), torch.empty(1, bounds[-1], 1)
         assert plans.Plan.of(x, b, cu_seqlens, SIGNED, save=True).checkpoints >= free
@@ -73,12 +73,12 @@ def test_checkpoints_of_packed_sequences_never_meet() -> None:
 )
 def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, forward: int, backward: int) -> None:
     plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
-    plan = plans.Plan(batch, batch, time, channels, 16, False, SIGNED, True)
+    plan = plans.Plan(batch, batch, time, channels, 16, False, 2, SIGNED, True)
     for direction, expected in (("forward", forward), ("backward", backward)):
         cut = plan.segments(direction)
         assert cut.count == expected
         assert cut.count * cut.length >= time > (cut.count - 1) * cut.length
-        assert cut.count == 1 or cut.length % plans.CHUNK == 0
+        assert cut.count == 1 or cut.length % plans.FAR == 0
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, f
 )
 def test_steps_are_wide_where_there_are_many(sequences: int, channels: int, size: int, together: int, programs: int) -> None:
     plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
-    plan = plans.Plan(sequences, sequences, 1, channels, size, False, SIGNED, False)
+    plan = plans.Plan(sequences, sequences, 1, channels, size, False, 2, SIGNED, False)
     settings = plan.step_settings
     assert settings["BS"] == together
     assert plan.step_programs(settings) == programs
@@ -102,7 +102,7 @@ def test_a_step_is_one_token_of_whole_sequences_without_gradients() -> None:
         (2, False, False, False),
         (1, True, False, False),
     ):
-        assert plans.Plan(1, 1, time, 8, 4, packed, SIGNED, save).step == is_step
+        assert plans.Plan(1, 1, time, 8, 4, packed, 2, SIGNED, save).step == is_step
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the tests run on the GPU itself")
