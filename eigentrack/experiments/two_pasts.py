@@ -1,0 +1,82 @@
+"""What a network makes of its past once it fails: two beginnings, one continuation.
+
+Pairs of words begin with different letters and go on with the same ones. Where the automaton still tells the two beginnings
+apart, so should the network, by its answers; where both are in one state, what differs can only be left over from letters that
+should no longer count. A network that forgets gives one answer to both; one in which old letters pile up gives two where there
+should be one; one whose numbers are slightly off, the same for both, does neither and is wrong all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from eigentrack.models import SequenceModel
+from eigentrack.tasks import TrackingTask
+from eigentrack.tasks.counter_random import derived_seed
+
+PAIRS = 256
+LATE = 0.1  # of the length, at its end: where answers are compared
+FEWEST = 100  # comparisons of a kind, for a share
+
+
+@dataclass(frozen=True)
+class TwoPasts:
+    """Shares of late answers; None where the letters seldom make such a pair."""
+
+    length: int
+    told_apart: float | None  # two answers, where the automaton gives two
+    mixed_up: float | None  # two answers, where the automaton is in one state
+    right: float  # of all of them
+
+    @property
+    def fate(self) -> str:
+        if self.told_apart is not None and self.told_apart < 0.5:
+            return "forgets"
+        if self.mixed_up is not None and self.mixed_up > 0.1:
+            return "holds on to what it should forget"
+        return "drifts"
+
+
+@torch.no_grad()
+def two_pasts(model: SequenceModel, task: TrackingTask, beginning: int, length: int, seed: int) -> TwoPasts:
+    """Words of `length` letters, one token each, that differ in the first `beginning`."""
+    assert task.tokens_per_letter == 1
+    asked = derived_seed(seed, "two pasts")
+    batch = task.sample(2 * PAIRS, (length, length), seed=asked, step=0)
+    tokens = batch.tokens.clone()
+    tokens[PAIRS:, beginning:] = tokens[:PAIRS, beginning:]
+    states = _states(task, tokens)
+    outputs = torch.tensor(task.outputs)[states]
+    logits, _ = model.eval()(tokens)
+    answers = logits[..., : task.classes].argmax(-1)
+
+    late = slice(-max(1, round(LATE * length)), None)
+    one, other = (part[:, late] for part in (states[:PAIRS], states[PAIRS:]))
+    differ = answers[:PAIRS, late] != answers[PAIRS:, late]
+    should_differ = outputs[:PAIRS, late] != outputs[PAIRS:, late]
+    return TwoPasts(
+        length=length,
+        told_apart=_share(differ, should_differ),
+        mixed_up=_share(differ, one == other),
+        right=float((answers[:, late] == outputs[:, late]).double().mean()),
+    )
+
+
+def _share(found: Tensor, among: Tensor) -> float | None:
+    count = int(among.sum())
+    return None if count < FEWEST else float((found & among).sum() / count)
+
+
+def _states(task: TrackingTask, tokens: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+    """After each token; the opening one leaves the state where it is."""
+    stay = torch.arange(len(task.transitions))[:, None].expand(-1, task.vocab_size - task.letters)
+    transitions = torch.cat([torch.tensor(task.transitions), stay], 1)
+    state, found = torch.full((len(tokens),), task.start), []
+    for letter in tokens.unbind(1):
+        state = transitions[state, letter]
+        found.append(state)
+    return torch.stack(found, 1)
