@@ -32,6 +32,11 @@ def fresh_start() -> Iterator[None]:
         torch.cuda.empty_cache()  # other processes test on the same GPU
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests first: at the end one process would wait for another."""
+    items.sort(key=lambda item: "hold_under_the_interpreter" not in item.name)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What the kernels take when they are compiled is printed where all is well, too: registers and spills."""
     passed = (report for report in terminalreporter.getreports("passed") if report.nodeid.startswith("tests/kernels/"))
