@@ -122,7 +122,7 @@ def backward_kernel(
     BLOCKS: tl.constexpr = (D + BD - 1) // BD
     unit = tl.program_id(0) // BLOCKS
     channel_block = (tl.program_id(0) % BLOCKS).to(tl.int64)
-    o_d = channel_block * BD + tl.arange(0, BD)
+    o_d = (tl.program_id(0) % BLOCKS) * BD + tl.arange(0, BD)
     o_n = tl.arange(0, BN)
     m_d, m_n = o_d < D, o_n < N
     first, end = locate_unit(unit, bounds, time, segments, segment_length, PACKED)
@@ -157,23 +157,30 @@ def backward_kernel(
     chunks = tl.cdiv(tl.maximum(stop - begin, 0), CHUNK)
     for far in range(chunks):
         chunk = begin + (chunks - 1 - far) * CHUNK
-        stretches = tl.cdiv(tl.minimum(stop - chunk, CHUNK), STRETCH)
+        left = tl.minimum(stop - chunk, CHUNK).to(tl.int32)
+        stretches = tl.cdiv(left, STRETCH)
         p_start = checkpoints + (slot + (chunk - first) // CHUNK) * D * N
+        # from here on tokens count from the chunk's first, in 32 bits: every instruction on an address counts
+        p_x, p_dt, p_b, p_c = x + chunk * x_row, dt + chunk * dt_row, b + chunk * b_row, c + chunk * c_row
+        p_dy, p_dx, p_ddt = dy + chunk * D, dx + chunk * D, ddt + chunk * D
+        p_db, p_dc = db_parts + (row_of_zero + chunk) * N, dc_parts + (row_of_zero + chunk) * N
+        if GATED:
+            p_z, p_dz = z + chunk * z_row, dz + chunk * D
         if KEEP:
             tl.debug_barrier()  # the slots were read for the chunk before
             b_state = load_state(p_start, o_d, o_n, D, N)
             for s in range(1, stretches):
                 b_state = advance_to(
                     b_state,
-                    *(chunk + (s - 1) * STRETCH, chunk + s * STRETCH),
-                    *(x, dt, b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, end),
+                    *((s - 1) * STRETCH, s * STRETCH),
+                    *(p_x, p_dt, p_b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, left),
                     *(STRIDE, LOW, HIGH, EXACT),
                 )
                 store_state(kept + (own + s) * BD * BN, b_state, o_own, o_n, BD, BN)
             tl.debug_barrier()
         for near in range(stretches):
             s = stretches - 1 - near
-            stretch = chunk + s * STRETCH
+            stretch = s * STRETCH
             if KEEP:
                 if s > 0:
                     b_near = load_state(kept + (own + s) * BD * BN, o_own, o_n, BD, BN)
@@ -182,36 +189,36 @@ def backward_kernel(
             else:
                 b_near = advance_to(
                     load_state(p_start, o_d, o_n, D, N),
-                    *(chunk, stretch, x, dt, b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, end),
+                    *(0, stretch, p_x, p_dt, p_b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, left),
                     *(U, LOW, HIGH, EXACT),
                 )
-            blocks = tl.cdiv(tl.minimum(stop - stretch, STRETCH), U)
+            blocks = tl.cdiv(tl.minimum(left - stretch, STRETCH), U)
             for step in range(blocks):
                 token = stretch + (blocks - 1 - step) * U
                 # read ahead: these come from far away, the others were read on the way to this block
-                rows_c = load_rows(c, c_row, o_n, m_n, token, end, U)
-                rows_dy = load_rows(dy, D, o_d, m_d, token, end, U)
+                rows_c = load_rows(p_c, c_row, o_n, m_n, token, left, U)
+                rows_dy = load_rows(p_dy, D, o_d, m_d, token, left, U)
                 if GATED:
-                    rows_z = load_rows(z, z_row, o_d, m_d, token, end, U)
+                    rows_z = load_rows(p_z, z_row, o_d, m_d, token, left, U)
                 b_state = advance_to(
                     b_near,
-                    *(stretch, token, x, dt, b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, end),
+                    *(stretch, token, p_x, p_dt, p_b, x_row, dt_row, b_row, o_d, o_n, m_d, m_n, b_rate, left),
                     *(U, LOW, HIGH, EXACT),
                 )
 
-                rows_x = load_rows(x, x_row, o_d, m_d, token, end, U)
-                rows_dt = load_rows(dt, dt_row, o_d, m_d, token, end, U)
-                rows_b = load_rows(b, b_row, o_n, m_n, token, end, U)
+                rows_x = load_rows(p_x, x_row, o_d, m_d, token, left, U)
+                rows_dt = load_rows(p_dt, dt_row, o_d, m_d, token, left, U)
+                rows_b = load_rows(p_b, b_row, o_n, m_n, token, left, U)
                 states = (b_state,)  # states[u] is the state before token u
                 for u in tl.static_range(U):
                     b_x, b_dt, b_b = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_b[u].to(tl.float32)
-                    b_state, _ = advance(b_state, b_dt, b_x, b_b, b_rate, token + u < end, LOW, HIGH, EXACT)
+                    b_state, _ = advance(b_state, b_dt, b_x, b_b, b_rate, token + u < left, LOW, HIGH, EXACT)
                     states = states + (b_state,)  # noqa: RUF005, Triton has no star in a tuple
 
                 for u in tl.static_range(U - 1, -1, -1):
                     b_x, b_dt, b_dy = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_dy[u].to(tl.float32)
                     b_b, b_c = rows_b[u].to(tl.float32), rows_c[u].to(tl.float32)
-                    inside = token + u < end
+                    inside = token + u < left
                     m_out = m_d & inside
                     b_read = b_dy
                     if GATED:
@@ -221,12 +228,12 @@ def backward_kernel(
                         if SKIP:
                             b_y += b_skip * b_x
                         b_dz = b_dy * b_y * b_sigmoid * (1.0 + b_z * (1.0 - b_sigmoid))  # (12)
-                        tl.store(dz + (token + u) * D + o_d, b_dz.to(dz.dtype.element_ty), mask=m_out)
+                        tl.store(p_dz + (token + u) * D + o_d, b_dz.to(dz.dtype.element_ty), mask=m_out)
                         b_read *= b_z * b_sigmoid
                     b_adjoint += b_read[:, None] * b_c[None, :]  # (7)
-                    p_part = (row_of_zero + token + u) * N + o_n
-                    tl.store(dc_parts + p_part, tl.sum(b_read[:, None] * states[u + 1], axis=0), mask=m_n & inside)
-                    tl.store(db_parts + p_part, tl.sum((b_dt * b_x)[:, None] * b_adjoint, axis=0), mask=m_n & inside)  # (8)
+                    o_part = (token + u) * N + o_n
+                    tl.store(p_dc + o_part, tl.sum(b_read[:, None] * states[u + 1], axis=0), mask=m_n & inside)
+                    tl.store(p_db + o_part, tl.sum((b_dt * b_x)[:, None] * b_adjoint, axis=0), mask=m_n & inside)  # (8)
                     b_exponential = exponential(b_dt, b_rate, LOW, HIGH)
                     b_through = b_adjoint * states[u] * b_exponential  # (9) times high - low
                     if HIGH - LOW != 1.0 and (LOW != -1.0 or HIGH != 1.0):
@@ -234,12 +241,12 @@ def backward_kernel(
                     b_dlog_decay += b_through * b_dt[:, None]  # (10)
                     b_dinput = tl.sum(b_adjoint * b_b[None, :], axis=1)
                     b_ddt = b_dinput * b_x + LN_2 * tl.sum(b_through * b_rate, axis=1)  # (11)
-                    tl.store(ddt + (token + u) * D + o_d, b_ddt.to(ddt.dtype.element_ty), mask=m_out)
+                    tl.store(p_ddt + (token + u) * D + o_d, b_ddt.to(ddt.dtype.element_ty), mask=m_out)
                     b_dx = b_dinput * b_dt
                     if SKIP:
                         b_dx += b_read * b_skip
                         b_dskip += b_read * b_x
-                    tl.store(dx + (token + u) * D + o_d, b_dx.to(dx.dtype.element_ty), mask=m_out)
+                    tl.store(p_dx + (token + u) * D + o_d, b_dx.to(dx.dtype.element_ty), mask=m_out)
                     b_adjoint = through_gate(b_exponential, b_adjoint, inside, LOW, HIGH, EXACT)
     store_state(dlog_decay_parts + place, b_dlog_decay, o_d, o_n, D, N)
     if SKIP:

@@ -29,7 +29,7 @@ def plan(size: int, eigenvalues: EigenRange = SIGNED) -> Plan:
     return Plan(8, 8, 2048, 2048, size, False, 2, eigenvalues, True)
 
 
-def compiled(kernel: Any, name: str, plan: Plan, activation: str) -> Resources:
+def compiled(kernel: Any, name: str, plan: Plan, activation: str, dt: str = "*fp32") -> Resources:
     settings = plan.settings(name)
     rows = {f"{x}_row": plan.channels for x in ("x", "dt", "z")} | {f"{x}_row": plan.size for x in ("b", "c")}
     flags = {"SIZE": plan.channels * plan.size, **dict.fromkeys(FLAGS, True)}
@@ -38,8 +38,9 @@ def compiled(kernel: Any, name: str, plan: Plan, activation: str) -> Resources:
     whole_numbers = {"time", "segments", "segment_length", "window_start", "window_length", "goes_on", "rows", "blocks"}
     arguments = {key: "i32" if key in whole_numbers else "*fp32" for key in kernel.arg_names}
     arguments |= {key: activation for key in kernel.arg_names if key in ACTIVATIONS}
+    arguments |= {key: dt for key in kernel.arg_names if key in ("dt", "ddt")}
     found = compile_for_sm90(kernel, arguments, constants, settings["num_warps"], settings["num_stages"])
-    print(f"\n{kernel.__name__}: {activation}, N = {plan.size}, {plan.eigenvalues}, {settings}: {found}")
+    print(f"\n{kernel.__name__}: {activation}, dt {dt}, N = {plan.size}, {plan.eigenvalues}, {settings}: {found}")
     return found
 
 
@@ -55,8 +56,9 @@ def compiled(kernel: Any, name: str, plan: Plan, activation: str) -> Resources:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_it_compiles_and_hardly_spills(kernel: Any, name: str, spills: int) -> None:
-    found = compiled(kernel, name, plan(16), "*bf16")
+@pytest.mark.parametrize("dt", ["*fp32", "*bf16"])
+def test_it_compiles_and_hardly_spills(kernel: Any, name: str, spills: int, dt: str) -> None:
+    found = compiled(kernel, name, plan(16), "*bf16", dt)
     assert found.spilled_bytes <= spills
     assert found.shared_bytes <= 1024
     assert found.wgmma == 0
