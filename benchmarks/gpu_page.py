@@ -28,24 +28,30 @@ from eigentrack.models.storage import write_atomically
 DELTA_NOTE = ""
 SHORT_NOTE = (
     "At T = 40 three forms were tried. One chunk of 64 rows, mostly padding: 0.308 ms as a graph at B1024 H4 D32. Chunks of 32 "
-    "and 16: 0.242–0.244, predicted 0.20–0.23. Launches found by a small key instead of Triton's binder change the eager time "
-    "alone (0.63 to 0.46 ms on a quiet host). At D128, ours alone at commit 3005c70: 0.618 ms as a graph; 0.544 with all of V "
-    "in a block and 0.593 with eight warps besides, both without loads that run ahead; 0.521 with two stages of loads in place "
-    "of three, which is in use (one stage, 0.519, is compiled into wrong addresses). At D32 four warps in place of two take "
-    "0.406 ms. What is left of the eager time is the host's, and so is the ratio: 3.46, 5.42 and 3.90 in a run on another host."
+    "and 16: 0.242–0.244, predicted 0.20–0.23. At D32 four warps in place of two take 0.406 ms. At D128, ours alone at commit "
+    "3005c70: 0.618 ms as a graph; 0.544 with all of V in a block and 0.593 with eight warps besides, both without loads that "
+    "run ahead; 0.521 with two stages of loads in place of three, which is in use (one stage, 0.519, is compiled into wrong "
+    "addresses). Called one by one, the host's time decides. Tried there: a Function of autograd in place of an operator of "
+    "torch, which costs a tenth of a millisecond a call; plans that are kept; compiled kernels that are found by a small key "
+    "in place of Triton's binder (the last two together 0.63 to 0.46 ms on a quiet host). The eager ratios of three runs of "
+    "the same kernels on three hosts: 3.46, 5.42, 3.90; 8.76, 3.71, 2.44; and those above."
 )
 PRODUCT_NOTE = "Where flash-linear-attention refuses, ours is tested against float64."
 SCAN_NOTE = (
-    "Tried: one channel a thread (3.70 ms at B8 T2048 D2048 bfloat16 where the kernel in use then had 2.77; one warp a "
-    "scheduler hides no latency), two lanes a channel (2.35 there, but 4.41 and 10.5 at the next two), and 2e by a 1 in the "
-    "exponent, which is in use (2.49, 4.04, 9.83). Memory goes to the states, kept every 16 tokens, and to the sums of dB and "
-    "dC, which have a slab for each block of channels; two lanes with the least memory took 329 MiB and 2.52 ms. Backward in "
-    "stretches of 8 tokens, two at a time, in use: 2.45, 3.84, 9.56 in bfloat16 and 2.55, 3.88, 9.42 in float32 at the three "
-    "large shapes, where four at a time took 2.46, 4.00, 9.75 and 2.69, 4.60, 10.05 (the last before 2e moved, too); with "
-    "more warps and registers that spill 2.55 to 4.2 at the first and 11.0 to 16.7 at the third (LOG.md). Backward alone, the "
-    "states of 16 tokens walked once, written to memory and read back a token ahead, predicted to take two thirds of the time: "
-    "1.86, 3.16 and 7.36 ms where the form in use takes 1.76, 3.01 and 6.87. It issues 0.46 instructions a clock and "
-    "scheduler, the form in use 0.53, and its states leave the cache."
+    "Time, at the three large shapes in bfloat16 as graphs. Tried: one channel a thread (3.70 ms at the first, where the form "
+    "in use then had 2.77; one warp a scheduler hides no latency), two lanes a channel (2.35 there, but 4.41 and 10.5 at the "
+    "next two), and 2e by a 1 in the exponent, which is in use (2.49, 4.04, 9.83). Backward in stretches of 8 tokens, two at a "
+    "time, in use: 2.45, 3.84, 9.56, where four at a time took 2.46, 4.00, 9.75; with more warps and registers that spill 2.55 "
+    "to 4.2 at the first and 11.0 to 16.7 at the third. Backward alone, the states of 16 tokens walked once, written to memory "
+    "and read back a token ahead, predicted to take two thirds of the time: 1.86, 3.16 and 7.36 where the form in use then "
+    "took 1.76, 3.01 and 6.87. Addresses in 32 bits within a chunk, in use: 2.38, 3.73, 9.29 with the memory of before, and a "
+    "tenth more with what saves memory now."
+    "\n\n"
+    "Memory: states kept every 16 tokens and one launch for all partial sums take 2.38, 3.73, 9.29 ms and 521, 1,032, 2,059 "
+    "MiB; windows alone 2.47, 3.92, 9.48 and 409, 810, 1,611; states every 64 tokens alone 2.49, 3.98, 9.80 and 437, 852, "
+    "1,687; both, in use, 2.59, 4.15, 9.97 and 324, 630, 1,239; both, with stretches of 4 tokens, 2.53, 3.97, 9.73 and 341, "
+    "646, 1,255; these and states every 32 tokens 2.43, 3.77, 9.29 and 357, 694, 1,367. Short sequences keep a state every 16 "
+    "tokens, and of B1024 T40 D256 that is 56 of 228 MiB; the slots that states every 64 tokens need would be 112."
 )
 GATED_NOTE = (
     "Where flash-linear-attention refuses, mamba-ssm's SSD below is the only peer. With a gate for each channel three forms "
@@ -54,9 +60,7 @@ GATED_NOTE = (
     "outputs that read queries and keys which come carried, in use: 2.67 and 0.81, predicted 2.5 and 0.9."
 )
 SSD_NOTE = ""
-LONG_NOTE = (
-    "Ours alone; with one gate a channel the kernels of that commit, which doubled blocks and have been rewritten twice since."
-)
+LONG_NOTE = "Ours alone. The scan's rows are of the kernels before windows and far checkpoints."
 DECODE_NOTE = "Called one by one, the host's time decides."
 COLD_START_NOTE = (
     "The kernels of an op are compiled side by side. With one gate a channel the longest is that of the gradients, and two "
