@@ -1,6 +1,6 @@
 """Gated linear attention on a GPU: the Triton kernels beside the peers, in one run.
 
-    python benchmarks/gpu_gated_linear.py [--out results/gpu_gated_linear.json] [--rows head,channel,small] [--no-peer]
+    python benchmarks/gpu_gated_linear.py [--out results/gpu_gated_linear.json] [--rows head,channel] [--no-peer]
     python benchmarks/gpu_gated_linear.py --rows long --no-peer --out results/gpu_gated_linear_long.json
 
 The columns are those of gpu_table.py; the arithmetic floor counts the operations of the chunked form. Gates are drawn in
@@ -49,8 +49,8 @@ SHAPES = [
     Shape("head", 1, 65536, 16, 128, 128),
     Shape("channel", 8, 2048, 8, 128, 128, True),
     Shape("channel", 1, 65536, 16, 128, 128, True),
-    Shape("small", 1024, 40, 4, 16, 32),
-    Shape("small", 1024, 40, 4, 16, 32, True),
+    Shape("head-small", 1024, 40, 4, 16, 32),
+    Shape("channel-small", 1024, 40, 4, 16, 32, True),
     *(Shape("long", 1, time, heads, 128, 128) for heads in (1, 16) for time in (2**16, 2**20)),
     *(Shape("long", 1, time, 1, 128, 128, True) for time in (2**16, 2**20)),
 ]
@@ -130,7 +130,7 @@ def floors(shape: Shape, ceiling: dict[str, float]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="gated linear attention in Triton against the peers, on a GPU")
     parser.add_argument("--out", type=Path, default=Path("results/gpu_gated_linear.json"))
-    parser.add_argument("--rows", default="head,channel,small", help="groups of shapes, by comma")
+    parser.add_argument("--rows", default="head,channel,head-small,channel-small", help="groups of shapes, by comma")
     parser.add_argument("--no-peer", action="store_true", help="only our own kernels")
     arguments = parse_arguments(parser)
     contenders = {"ours": ours, "signed": signed}

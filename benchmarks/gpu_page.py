@@ -111,13 +111,14 @@ SIGN = Section(
 )
 GATED = Section(
     "Gated linear attention, signed, beside the unsigned flash-linear-attention",
-    *("gpu_gated_linear", ("head", "channel", "small"), "signed", "fla", 1.0, 1.0),
+    *("gpu_gated_linear", ("head", "channel", "head-small", "channel-small"), "signed", "fla", 1.0, 1.0),
     note=GATED_NOTE,
 )
-SSD = Section("… beside mamba-ssm's SSD", "gpu_gated_linear", ("head",), "signed", "mamba", 1.0, 1.0, note=SSD_NOTE)
+PER_HEAD = ("head", "head-small")
+SSD = Section("… beside mamba-ssm's SSD", "gpu_gated_linear", PER_HEAD, "signed", "mamba", 1.0, 1.0, note=SSD_NOTE)
 ONE_GROUP = Section(
     "… beside mamba-ssm's SSD with keys and queries that all heads share",
-    *("gpu_gated_linear", ("head",), "signed", "mamba 1", None, None),
+    *("gpu_gated_linear", PER_HEAD, "signed", "mamba 1", None, None),
     memory=False,
     about="It reads and differentiates one head's keys and queries where ours has those of all.",
 )
