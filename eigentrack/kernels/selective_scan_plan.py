@@ -32,9 +32,11 @@ PROGRAMS_AT_ONCE = 1056  # that the registers of an H200 hold: two warps for eve
 # forward, but a fifth backward, which gains sooner from programs that fill each other's waiting time.
 CUT_BELOW = {"forward": 264, "backward": 528}
 SHORTEST_SEGMENT = 256
-# A backward pass takes so many windows of time that the partial sums of one are no larger than this share of y.
+# A backward pass takes so many windows of time that the partial sums of one are no larger than this share of y; but every
+# window is two launches, which must be worth their time.
 SHARE_OF_SUMS = 0.25
-SHORTEST_WINDOW = 128
+SMALLEST_SUMS = 2**23  # bytes
+SHORTEST_WINDOW = 128  # tokens
 # A single token: its programs are made wide, with less to do for each entry, where there are two for every multiprocessor.
 WIDE_STEP = {"BS": 2, "entries": 1024, "num_warps": 2}
 NARROW_STEP = {"BS": 1, "entries": 512, "num_warps": 4}
@@ -125,7 +127,8 @@ class Plan:
         """Of every unit, in the backward pass."""
         unit = self.segments("backward").length
         sums, y = 2 * self.channel_blocks * self.size * 4, self.channels * self.itemsize  # bytes a token
-        wanted = max(1, math.ceil(sums / (SHARE_OF_SUMS * y)))
+        worth = self.batch * self.time * sums // SMALLEST_SUMS
+        wanted = max(1, min(math.ceil(sums / (SHARE_OF_SUMS * y)), worth))
         length = max(SHORTEST_WINDOW, -(-unit // wanted // FAR) * FAR)
         return Segments(1, unit) if self.packed or length >= unit else Segments(-(-unit // length), length)
 

@@ -218,7 +218,8 @@ def test_far_checkpoints_and_windows_give_the_same_answer(case: Case, cut: bool,
     """Those of long sequences, in short ones; with segments besides, of which the last has fewer windows than the others."""
     from eigentrack.kernels import selective_scan_plan as plans
 
-    for name, value in {"NEAR": 1, "FAR": 32, "SHORTEST_WINDOW": 32, "SHARE_OF_SUMS": 0.01, "SHORTEST_SEGMENT": 64}.items():
+    smaller = {"NEAR": 1, "FAR": 32, "SHORTEST_WINDOW": 32, "SHARE_OF_SUMS": 0.01, "SMALLEST_SUMS": 1, "SHORTEST_SEGMENT": 64}
+    for name, value in smaller.items():
         monkeypatch.setattr(plans, name, value)
     monkeypatch.setattr(plans, "_kept", plans.Plan)  # one for every call: plans of these sizes must not outlive the test
     if not cut:

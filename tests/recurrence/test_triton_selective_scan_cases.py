@@ -82,6 +82,28 @@ def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, f
 
 
 @pytest.mark.parametrize(
+    ("batch", "time", "channels", "itemsize", "chunk", "windows"),
+    [
+        (8, 2048, 2048, 2, 64, 8),
+        (8, 2048, 2048, 4, 64, 4),
+        (1, 65536, 2048, 2, 64, 8),
+        (1024, 40, 256, 2, 16, 1),  # short: slots for far checkpoints would be more than near checkpoints
+        (2, 2048, 64, 2, 64, 1),  # small: not worth the launches
+    ],
+)
+def test_long_sequences_save_memory(batch: int, time: int, channels: int, itemsize: int, chunk: int, windows: int) -> None:
+    plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
+    plan = plans.Plan(batch, batch, time, channels, 16, False, itemsize, SIGNED, True)
+    assert plan.chunk == chunk
+    assert plan.windows.count == windows
+    unit = plan.segments("backward").length
+    assert plan.windows.count * plan.windows.length >= unit > (plan.windows.count - 1) * plan.windows.length
+    assert windows == 1 or plan.windows.length % chunk == 0
+    sums = 2 * plan.channel_blocks * plan.rows_of_sums * 16 * 4
+    assert windows == 1 or sums <= plans.SHARE_OF_SUMS * batch * time * channels * itemsize
+
+
+@pytest.mark.parametrize(
     ("sequences", "channels", "size", "together", "programs"),
     [(128, 4096, 16, 2, 4096), (127, 4096, 16, 2, 4096), (1, 4096, 16, 1, 128), (1, 3, 2, 1, 1), (9, 4096, 64, 2, 1280)],
 )
