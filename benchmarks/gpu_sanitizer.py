@@ -161,6 +161,11 @@ def cases() -> Iterator[Case]:
     yield gated_case(torch.float32, 1, 280, 16, 12, True)
     yield scan_case(torch.float32, 1, 87)
     yield scan_case(torch.bfloat16, 3, 1)
+    save_memory_of_short_scans()
+    for dtype in (torch.float32, torch.bfloat16):
+        yield scan_case(dtype, 2, 87)
+        yield scan_case(dtype, 1, 87, BOUNDS)
+    yield scan_case(torch.bfloat16, 2, 70, carried=False)
 
 
 def cut_short_sequences() -> None:
@@ -172,6 +177,16 @@ def cut_short_sequences() -> None:
     gated_linear_plan.SHORTEST_SEGMENT = 2
     selective_scan_plan.SHORTEST_SEGMENT = 16
     selective_scan_plan.WIDE_STEPS_FROM = 0
+
+
+def save_memory_of_short_scans() -> None:
+    """Far checkpoints, and windows of partial sums, are for long and large ones."""
+    from eigentrack.kernels import selective_scan_plan as plans
+
+    plans.NEAR, plans.FAR = 1, 32
+    plans.SHORTEST_SEGMENT, plans.SHORTEST_WINDOW = 64, 32
+    plans.SHARE_OF_SUMS, plans.SMALLEST_SUMS = 0.01, 1
+    plans._kept.cache_clear()
 
 
 def run_all() -> None:

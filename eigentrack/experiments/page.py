@@ -36,7 +36,8 @@ def markdown(report: Report) -> str:
         lines += [f"![{experiment.title}]({experiment.name}.png)", ""]
     if report.shown and report.budget != "smoke" and experiment.findings is not None:
         lines += ["## What it shows", "", *(f"- {line}" for line in experiment.findings(report.shown)), ""]
-    lines += [experiment.table(report.shown)] if experiment.table is not None else _tables(report) + _rates(report)
+    lines += [experiment.table(report.shown)] if experiment.table is not None else _tables(report)
+    lines += [] if experiment.every_rate else _rates(report)
     if experiment.differences:
         lines += ["## Differences from the paper", "", *(f"- {line}" for line in experiment.differences), ""]
     if report.outcome.failures:

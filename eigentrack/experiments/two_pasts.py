@@ -3,7 +3,10 @@
 Pairs of words begin with different letters and go on with the same ones. Where the automaton still tells the two beginnings
 apart, so should the network, by its answers; where both are in one state, what differs can only be left over from letters that
 should no longer count. A network that forgets gives one answer to both; one in which old letters pile up gives two where there
-should be one; one whose numbers are slightly off, the same for both, does neither and is wrong all the same.
+should be one; one whose numbers are off by the same for both does neither and is wrong all the same.
+
+The second word leaves a language with few ways to go on sooner than the first, so that there "different" is mostly dead and
+alive; and where the letters in common reset the state, no pair differs at the end, and nothing can be said.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from eigentrack.tasks.counter_random import derived_seed
 
 PAIRS = 256
 LATE = 0.1  # of the length, at its end: where answers are compared
-FEWEST = 100  # comparisons of a kind, for a share
+FEWEST = 20  # pairs of a kind, for a share
+REACHED = 0.99  # right so often, a network does not fail at this length
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,15 @@ class TwoPasts:
     right: float  # of all of them
 
     @property
-    def fate(self) -> str:
+    def fate(self) -> str | None:
+        """None where these shares do not tell."""
+        if self.right >= REACHED:
+            return None
         if self.told_apart is not None and self.told_apart < 0.5:
             return "forgets"
         if self.mixed_up is not None and self.mixed_up > 0.1:
             return "holds on to what it should forget"
-        return "drifts"
+        return "drifts" if self.told_apart is not None else None
 
 
 @torch.no_grad()
@@ -67,8 +74,9 @@ def two_pasts(model: SequenceModel, task: TrackingTask, beginning: int, length: 
 
 
 def _share(found: Tensor, among: Tensor) -> float | None:
-    count = int(among.sum())
-    return None if count < FEWEST else float((found & among).sum() / count)
+    """Of the late answers; those of one pair depend on each other."""
+    pairs = int(among.any(1).sum())
+    return None if pairs < FEWEST else float((found & among).sum() / among.sum())
 
 
 def _states(task: TrackingTask, tokens: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:

@@ -9,7 +9,8 @@ between two of them, and the states at their starts are kept in a few slots of m
 
 Sums over channels (B, C) are left as one partial sum for each block of channels, sums over time (A, D) as one for each unit;
 both are added up in a fixed order afterwards. The partial sums of all tokens would be larger than the gradients: a launch takes
-a window of every unit, the last tokens first, and hands ḣ and the sums over time on to the next.
+a window of every unit, the last tokens first, and hands ḣ and the sums over time on to the next. (Packed sequences, whose
+lengths only the GPU knows, have one window.)
 Equations: docs/derivations/selective_scan.md.
 
 D channels  N state size  BD, BN blocks of them, powers of two  U tokens a block, STRETCH tokens a stretch
@@ -152,7 +153,7 @@ def backward_kernel(
     if SKIP:
         b_skip = tl.load(skip + o_d, mask=m_d, other=0.0).to(tl.float32)
         if goes_on:
-            b_dskip += tl.load(dskip_parts + unit * D + o_d, mask=m_d, other=0.0)
+            b_dskip += tl.load(dskip_parts + unit.to(tl.int64) * D + o_d, mask=m_d, other=0.0)
 
     chunks = tl.cdiv(tl.maximum(stop - begin, 0), CHUNK)
     for far in range(chunks):
@@ -250,6 +251,6 @@ def backward_kernel(
                     b_adjoint = through_gate(b_exponential, b_adjoint, inside, LOW, HIGH, EXACT)
     store_state(dlog_decay_parts + place, b_dlog_decay, o_d, o_n, D, N)
     if SKIP:
-        tl.store(dskip_parts + unit * D + o_d, b_dskip, mask=m_d)
+        tl.store(dskip_parts + unit.to(tl.int64) * D + o_d, b_dskip, mask=m_d)
     if LEAVE:
         store_state(leaving + place, b_adjoint, o_d, o_n, D, N)

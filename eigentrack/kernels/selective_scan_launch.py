@@ -76,7 +76,8 @@ class Gradients(NamedTuple):
     dinitial_state: Tensor | None
 
     @staticmethod
-    def allocate(inputs: Inputs) -> Gradients:
+    def of_symbols(inputs: Inputs) -> Gradients:
+        """For torch.compile, which asks for their sizes alone."""
         given = (inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, inputs.initial_state)
         return Gradients(*(None if x is None else x.new_empty(x.shape) for x in given))  # type: ignore[arg-type]
 
@@ -160,7 +161,7 @@ def backward(
         )
         entering = _join(plan, cut, products, ends, dlast_state, back=True)
         del products, ends
-    out = Gradients.allocate(inputs)
+    dx, ddt, db, dc, dz = (None if given is None else given.new_empty(given.shape) for given in inputs[:5])
     windows = plan.windows
     leaving: Tensor | None = None
     if windows.count > 1:  # each hands its ḣ on in the same memory, which is not the caller's
@@ -184,7 +185,7 @@ def backward(
             *(plan.compiled, backward_kernel, programs),
             (
                 *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, checkpoints, dy),
-                *(entering, leaving, out.dx, out.ddt, db_parts, dc_parts, out.dz, decay_parts, skip_parts, kept),
+                *(entering, leaving, dx, ddt, db_parts, dc_parts, dz, decay_parts, skip_parts, kept),
                 *(inputs.cu_seqlens, *_rows(inputs), *split, *window, int(number < windows.count - 1)),
             ),
             lambda: {
@@ -197,15 +198,14 @@ def backward(
         all_units, cuts = (1, (plan.time, 1, plan.time)) if plan.packed else (units, split)
         launch(
             *(plan.compiled, sum_kernel, all_units * -(-windows.length // settings["ROWS"])),
-            (db_parts, dc_parts, out.db, out.dc, plan.channel_blocks, *cuts, *window, plan.rows_of_sums),
+            (db_parts, dc_parts, db, dc, plan.channel_blocks, *cuts, *window, plan.rows_of_sums),
             lambda: {"N": plan.size, "BN": plan.state_block, **settings},
         )
     # one order of summation: the same bits in every run
-    return out._replace(
-        dlog_decay=decay_parts.sum(0).to(inputs.log_decay.dtype),
-        dskip=None if inputs.skip is None or skip_parts is None else skip_parts.sum(0).to(inputs.skip.dtype),
-        dinitial_state=None if inputs.initial_state is None or leaving is None else leaving[:: cut.count].contiguous(),
-    )
+    dlog_decay = decay_parts.sum(0).to(inputs.log_decay.dtype)
+    dskip = None if inputs.skip is None or skip_parts is None else skip_parts.sum(0).to(inputs.skip.dtype)
+    dinitial_state = None if inputs.initial_state is None or leaving is None else leaving[:: cut.count].contiguous()
+    return Gradients(dx, ddt, db, dc, dz, dlog_decay, dskip, dinitial_state)  # type: ignore[arg-type]
 
 
 def _states(inputs: Inputs, plan: Plan, units: int) -> Tensor:

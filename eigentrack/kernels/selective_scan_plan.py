@@ -32,8 +32,8 @@ PROGRAMS_AT_ONCE = 1056  # that the registers of an H200 hold: two warps for eve
 # forward, but a fifth backward, which gains sooner from programs that fill each other's waiting time.
 CUT_BELOW = {"forward": 264, "backward": 528}
 SHORTEST_SEGMENT = 256
-# A backward pass takes so many windows of time that the partial sums of one are no larger than this share of y; but every
-# window is two launches, which must be worth their time.
+# A backward pass takes so many windows of time that the partial sums of one are about this share of y; but every window is two
+# launches, which must be worth their time. Packed sequences have one window.
 SHARE_OF_SUMS = 0.25
 SMALLEST_SUMS = 2**23  # bytes
 SHORTEST_WINDOW = 128  # tokens
@@ -91,6 +91,13 @@ class Plan:
         return -(-self.channels // self.channel_block)
 
     def segments(self, direction: str) -> Segments:
+        return self._segments[direction]
+
+    @cached_property
+    def _segments(self) -> dict[str, Segments]:
+        return {direction: self._cut(direction) for direction in CUT_BELOW}
+
+    def _cut(self, direction: str) -> Segments:
         programs = self.sequences * self.channel_blocks
         if self.packed or programs > CUT_BELOW[direction]:
             return Segments(1, self.time)
@@ -106,13 +113,18 @@ class Plan:
     @cached_property
     def chunk(self) -> int:
         """Tokens from one checkpoint to the next: whichever takes less memory."""
-        slots = self.sequences * self.segments("backward").count * (FAR // LAUNCH["backward"]["STRETCH"])
+        slots = self.sequences * self.segments("backward").count * self._slots
         return FAR if self._checkpoints(FAR) + slots < self._checkpoints(NEAR) else NEAR
+
+    @property
+    def _slots(self) -> int:
+        """Stretches between far checkpoints, but for the first."""
+        return FAR // LAUNCH["backward"]["STRETCH"] - 1
 
     @cached_property
     def kept(self) -> int:
         """The states that a program of the backward pass keeps: at the start of every stretch but a chunk's first."""
-        return self.chunk // LAUNCH["backward"]["STRETCH"] - 1 if self.chunk == FAR else 0
+        return self._slots if self.chunk > NEAR else 0
 
     @cached_property
     def checkpoints(self) -> int:

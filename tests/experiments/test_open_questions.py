@@ -120,17 +120,19 @@ def test_the_ladder_names_every_disagreement() -> None:
     _, drifting, missed, beyond, shortcuts, unknown = text.split("\n### ")
     assert drifting.startswith("Can, right at the training lengths, and not to 6 times them: 1\n")
     assert (
-        "- parity; DeltaProduct, n = 2, [-1, 1]: validation accuracy 1.000, loss 0 at the end; right to 50 of 100" in drifting
+        "- parity; DeltaProduct, n = 2, [-1, 1]: seed 0, validation accuracy 1.000, loss 0 at the end; right to 50 of 100"
+        in drifting
     )
     assert "5.6 times the training length, 50% of the answers right at 2. Theory: can, " in drifting
     assert (
-        "- parity; Mamba [-1, 1]: validation accuracy 0.500, loss 0 at the end (guessing: 0.500, 0.69); right to 7 of" in missed
+        "- parity; Mamba [-1, 1]: seed 0, validation accuracy 0.500, loss 0 at the end (guessing: 0.500, 0.69); right to 7 of"
+        in missed
     )
-    assert "- parity; Mamba [0, 1]: validation accuracy 0.500" in beyond
+    assert "- parity; Mamba [0, 1]: seed 0, validation accuracy 0.500" in beyond
     assert "Theory: cannot, nonnegative" in beyond
     assert "- parity; GLA, disk" not in text  # no results
     assert shortcuts.startswith("Cannot, and right at the training lengths: shortcuts: 1\n")
-    assert "- odd runs (Tomita 3); Mamba [0, 1]: validation accuracy 1.000" in shortcuts
+    assert "- odd runs (Tomita 3); Mamba [0, 1]: seed 0, validation accuracy 1.000" in shortcuts
     assert "- no 000; DeltaNet [-1, 1]" in unknown
     assert text.count("- parity; ") == 3
 

@@ -56,6 +56,11 @@ def test_a_network_without_fault_keeps_pasts_apart() -> None:
     assert two_pasts(Counts(""), z3(), 20, 160, seed=1) == TwoPasts(160, told_apart=1.0, mixed_up=0.0, right=1.0)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("apart", "right"), [(1.0, 0.995), (None, 0.8)])
+def test_shares_that_do_not_tell_have_no_fate(apart: float | None, right: float) -> None:
+    assert TwoPasts(160, told_apart=apart, mixed_up=0.0, right=right).fate is None
+
+
 def test_a_language_of_the_last_letters_has_no_pasts_to_tell_apart() -> None:
     task = make_task("language", {"name": "ends-ab"})
     assert isinstance(task, TrackingTask)
@@ -83,4 +88,4 @@ def test_the_ladder_looks_at_networks_that_fit_and_fail(tmp_path: Path) -> None:
     assert "was not kept" in said[0]
     text = ladder.table(found)
     assert f"**{found[0].pasts.fate}**: after 36 letters" in text
-    assert "How 1 networks fail" in ladder.findings(found)[-1]
+    assert "2 networks fit the training lengths and fail beyond; 1 of them were kept" in ladder.findings(found)[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from threading import Barrier, Lock, Thread, current_thread
 from time import sleep
 from typing import Any
@@ -21,7 +22,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from eigentrack.kernels import compile_together as together
-from eigentrack.kernels import delta_rule_launch, gated_linear_launch, selective_scan_launch
+from eigentrack.kernels import delta_rule_launch, gated_linear_launch, selective_scan_launch, selective_scan_plan
 from eigentrack.spectrum import EigenRange
 
 
@@ -90,6 +91,22 @@ def test_selective_scan(launched: list[tuple[str, bool]]) -> None:
     selective_scan_launch.forward(inputs, EigenRange(-1, 1), save=False)  # an evaluation between
     selective_scan_launch.backward(inputs, EigenRange(-1, 1), out.checkpoints, out.y, None)
     assert launched == [(name, True) for name in ("forward_kernel", "forward_kernel", "backward_kernel", "sum_kernel")]
+
+
+def test_a_scan_in_windows(launched: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several launches of one kernel each; what the first call compiles is all of them."""
+    monkeypatch.setattr(selective_scan_plan, "SMALLEST_SUMS", 1)
+    monkeypatch.setattr(selective_scan_plan, "_kept", lru_cache(selective_scan_plan.Plan))
+    x, b = random(1, 600, 1024), random(1, 600, 16)
+    inputs = selective_scan_launch.Inputs(x, x, b, b, None, random(1024, 16, dtype=torch.float32), None, None, None)
+    out = selective_scan_launch.forward(inputs, EigenRange(-1, 1), save=True)
+    assert out.checkpoints is not None
+    plan = inputs.plan(EigenRange(-1, 1), save=True)
+    assert plan.windows.count == 2
+    assert plan.chunk == selective_scan_plan.FAR
+    selective_scan_launch.backward(inputs, EigenRange(-1, 1), out.checkpoints, out.y, None)
+    assert all(was_compiled for _, was_compiled in launched)
+    assert [name for name, _ in launched].count("backward_kernel") == plan.windows.count
 
 
 def test_what_goes_wrong_is_left_to_the_launch(launched: list[tuple[str, bool]]) -> None:

@@ -21,7 +21,13 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
 from triton.runtime.jit import create_function_from_signature
 
-from eigentrack.kernels import delta_rule_launch, gated_linear_launch, gated_linear_plan, selective_scan_launch
+from eigentrack.kernels import (
+    delta_rule_launch,
+    gated_linear_launch,
+    gated_linear_plan,
+    selective_scan_launch,
+    selective_scan_plan,
+)
 from eigentrack.kernels.delta_rule_backward import gates_kernel, gradients_kernel, walk_back_kernel
 from eigentrack.kernels.delta_rule_forward import prepare_kernel, walk_kernel
 from eigentrack.kernels.delta_rule_short import short_backward_kernel, short_forward_kernel
@@ -177,7 +183,9 @@ def test_constants_of_gated_linear_attention(asked: set[str], monkeypatch: pytes
     assert asked == short | long | {"scores_kernel", "gradients_kernel", "pairs_kernel", "channel_gradients_kernel"}
 
 
-def test_constants_of_the_selective_scan(asked: set[str]) -> None:
+def test_constants_of_the_selective_scan(asked: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selective_scan_plan, "SMALLEST_SUMS", 1)  # so that the longest has several windows
+    monkeypatch.setattr(selective_scan_plan, "_kept", selective_scan_plan.Plan)
     for time, gated, carried in product((1, 20, 2000), (False, True), (False, True, False)):
         x, b = torch.randn(1, time, 32), torch.randn(1, time, 16)
         options = (x, torch.randn(32, 16), torch.randn(32)) if gated else (None, torch.randn(32, 16), None)

@@ -183,6 +183,7 @@ def test_segments_give_the_same_answer(case: Case, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(plans, "SHORTEST_SEGMENT", 16)
     monkeypatch.setattr(plans, "FAR", 16)
+    monkeypatch.setattr(plans, "_kept", plans.Plan)  # one for every call: plans of these sizes must not outlive the test
     x, _, b, *_ = case.draw()
     plan = plans.Plan.of(x, b, None, case.eigenvalues, save=True)
     assert plan.segments("forward").count > 1
@@ -196,6 +197,7 @@ def test_only_the_backward_pass_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(1, 33, 5, 3, SIGNED)
     monkeypatch.setattr(plans, "SHORTEST_SEGMENT", 16)
     monkeypatch.setattr(plans, "FAR", 16)
+    monkeypatch.setattr(plans, "_kept", plans.Plan)  # one for every call: plans of these sizes must not outlive the test
     monkeypatch.setitem(plans.CUT_BELOW, "forward", 0)
     x, _, b, *_ = case.draw()
     plan = plans.Plan.of(x, b, None, case.eigenvalues, save=True)
@@ -221,7 +223,7 @@ def test_far_checkpoints_and_windows_give_the_same_answer(case: Case, cut: bool,
     smaller = {"NEAR": 1, "FAR": 32, "SHORTEST_WINDOW": 32, "SHARE_OF_SUMS": 0.01, "SMALLEST_SUMS": 1, "SHORTEST_SEGMENT": 64}
     for name, value in smaller.items():
         monkeypatch.setattr(plans, name, value)
-    monkeypatch.setattr(plans, "_kept", plans.Plan)  # one for every call: plans of these sizes must not outlive the test
+    monkeypatch.setattr(plans, "_kept", plans.Plan)
     if not cut:
         monkeypatch.setattr(plans, "CUT_BELOW", {"forward": 0, "backward": 0})
     x, _, b, *_ = case.draw()
@@ -230,6 +232,17 @@ def test_far_checkpoints_and_windows_give_the_same_answer(case: Case, cut: bool,
     assert plan.windows.count == (1 if case.bounds else 2 if cut else 3)
     assert plan.segments("backward").count == (2 if cut and not case.bounds else 1)
     compare(case, torch.float32, "reference")
+
+    # the gradient of the last state is the caller's
+    from eigentrack.kernels import selective_scan_launch as kernels
+
+    x, dt, b, c, z, log_decay, skip, state = (None if y is None else y.float() for y in case.draw())
+    inputs = kernels.Inputs(x, dt, b, c, z, log_decay, skip, state, case.cu_seqlens)
+    out = kernels.forward(inputs, case.eigenvalues, save=True)
+    given = torch.randn_like(out.last_state)
+    before = given.clone()
+    kernels.backward(inputs, case.eigenvalues, out.checkpoints, out.y, given)
+    assert torch.equal(given, before)
 
 
 @pytest.mark.parametrize("eigenvalues", [UNSIGNED, SIGNED, INNER, EigenRange(-0.3, 1), EigenRange(0.1, 0.7)], ids=str)

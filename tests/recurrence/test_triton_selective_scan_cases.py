@@ -47,17 +47,20 @@ def test_checkpoints_of_packed_sequences_never_meet() -> None:
     """Sequence s, from token t on, has its checkpoints from t // CHUNK + s on: the claim that the kernels rely on."""
     plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
     choose = random.Random(0)
+    seen = set()
     for _ in range(200):
-        lengths = [choose.choice([1, 2, 15, 16, 17, 31, 32, 33, 100]) for _ in range(choose.randint(1, 30))]
+        lengths = [choose.choice([1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 300, 1000]) for _ in range(choose.randint(1, 30))]
         bounds = [0, *itertools.accumulate(lengths)]
+        x, b = torch.empty(1, bounds[-1], 1), torch.empty(1, bounds[-1], 1)
+        plan = plans.Plan.of(x, b, torch.tensor(bounds), SIGNED, save=True)
         free = 0
         for sequence, length in enumerate(lengths):
-            start = bounds[sequence] // plans.FAR + sequence
+            start = bounds[sequence] // plan.chunk + sequence
             assert start >= free
-            free = start + -(-length // plans.FAR)
-        cu_seqlens = torch.tensor(bounds)
-        x, b = torch.empty(1, bounds[-1], 1), torch.empty(1, bounds[-1], 1)
-        assert plans.Plan.of(x, b, cu_seqlens, SIGNED, save=True).checkpoints >= free
+            free = start + -(-length // plan.chunk)
+        assert plan.checkpoints >= free
+        seen.add(plan.chunk)
+    assert seen == {plans.NEAR, plans.FAR}
 
 
 @pytest.mark.parametrize(

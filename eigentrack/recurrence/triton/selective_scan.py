@@ -113,7 +113,7 @@ def _backward(dy, dlast_state, checkpoints, *given):  # type: ignore[no-untyped-
 
 @_backward.register_fake
 def _backward_fake(dy, dlast_state, checkpoints, *given):  # type: ignore[no-untyped-def]
-    return no_gaps(dy, kernels.Gradients.allocate(kernels.Inputs(*given[:_INPUTS])))
+    return no_gaps(dy, kernels.Gradients.of_symbols(kernels.Inputs(*given[:_INPUTS])))
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
