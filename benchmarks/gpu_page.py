@@ -25,7 +25,6 @@ import gpu_selective_scan
 
 from eigentrack.models.storage import write_atomically
 
-DELTA_NOTE = ""
 SHORT_NOTE = (
     "At T = 40 three forms were tried. One chunk of 64 rows, mostly padding: 0.308 ms as a graph at B1024 H4 D32. Chunks of 32 "
     "and 16: 0.242–0.244, predicted 0.20–0.23. At D32 four warps in place of two take 0.406 ms. At D128, ours alone at commit "
@@ -59,7 +58,6 @@ GATED_NOTE = (
     "7.08 and 1.48; each thread with channels of its own through 16 tokens, 2.97 and 1.12, predicted 3.9 and 1.0; walks and "
     "outputs that read queries and keys which come carried, in use: 2.67 and 0.81, predicted 2.5 and 0.9."
 )
-SSD_NOTE = ""
 LONG_NOTE = "Ours alone. The scan's rows are of the kernels before windows and far checkpoints."
 DECODE_NOTE = "Called one by one, the host's time decides."
 COLD_START_NOTE = (
@@ -94,9 +92,7 @@ class Section:
     note: str = ""
 
 
-DELTA = Section(
-    "Delta rule beside flash-linear-attention", "gpu_ops", ("delta",), "ours", "fla", 1.5, 1.3, 2.0, note=DELTA_NOTE
-)
+DELTA = Section("Delta rule beside flash-linear-attention", "gpu_ops", ("delta",), "ours", "fla", 1.5, 1.3, 2.0)
 SHORT = Section("Delta rule on short sequences", "gpu_ops", ("small",), "ours", "fla", 4.0, 2.0, note=SHORT_NOTE)
 PRODUCT = Section("Products of n factors", "gpu_ops", ("product",), "ours", "fla", 1.5, None, note=PRODUCT_NOTE)
 SCAN = Section(
@@ -115,7 +111,7 @@ GATED = Section(
     note=GATED_NOTE,
 )
 PER_HEAD = ("head", "head-small")
-SSD = Section("… beside mamba-ssm's SSD", "gpu_gated_linear", PER_HEAD, "signed", "mamba", 1.0, 1.0, note=SSD_NOTE)
+SSD = Section("… beside mamba-ssm's SSD", "gpu_gated_linear", PER_HEAD, "signed", "mamba", 1.0, 1.0)
 ONE_GROUP = Section(
     "… beside mamba-ssm's SSD with keys and queries that all heads share",
     *("gpu_gated_linear", PER_HEAD, "signed", "mamba 1", None, None),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,11 @@ from pathlib import Path
 from eigentrack.experiments.answer_offsets import answer_offsets, first_failing_length
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import Settings
+from eigentrack.experiments.kept_networks import kept_networks, with_more
 from eigentrack.experiments.turning_heads import turning_error
 from eigentrack.models import load_model
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic
-from eigentrack.training.run import MODEL, RunConfig
+from eigentrack.training.run import RunConfig
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,17 @@ class StudiedResult(CellResult):
 def study(
     results: Sequence[CellResult], cells: Sequence[Cell], folder: Path, settings: Settings, say: Callable[[str], None]
 ) -> list[StudiedResult]:
-    by_run = {(cell.panel, cell.series, cell.rate, cell.seed): cell for cell in cells}
     found = []
-    for result in results:
-        cell = by_run[result.panel, result.series, result.rate, result.seed]
-        values = {field.name: getattr(result, field.name) for field in dataclasses.fields(CellResult)}
-        network = folder / cell.name / MODEL
-        if not network.exists():
+    for result, cell, network in kept_networks(results, cells, folder):
+        if network is None:
             say(f"{cell.name}: the network was not kept, so nothing is said about its wrong answers and its heads")
-            found.append(StudiedResult(**values))
+            found.append(with_more(StudiedResult, result))
             continue
         assert isinstance(cell.run, RunConfig)
         model, task = load_model(network), cell.run.build_task().as_tested()
         assert isinstance(task, ModularArithmetic)
         length = first_failing_length(result, settings.test.lengths[1])
         offsets = answer_offsets(model, task, length, cell.seed)
-        found.append(StudiedResult(**values, offsets=offsets, offsets_at=length, turning_error=turning_error(model, task)))
+        turning = turning_error(model, task)
+        found.append(with_more(StudiedResult, result, offsets=offsets, offsets_at=length, turning_error=turning))
     return found

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import Settings
+from eigentrack.experiments.kept_networks import kept_networks, with_more
 from eigentrack.experiments.open_questions import REACH, learned
 from eigentrack.experiments.two_pasts import TwoPasts, two_pasts
 from eigentrack.models import load_model
 from eigentrack.tasks import TrackingTask
-from eigentrack.training.run import MODEL, RunConfig
+from eigentrack.training.run import RunConfig
 
 FITTED = 0.99  # of the answers at training lengths
 
@@ -22,27 +22,19 @@ FITTED = 0.99  # of the answers at training lengths
 class StudiedResult(CellResult):
     pasts: TwoPasts | None = None  # None for a network that fits nothing, or does not fail, or was not kept
 
-    @staticmethod
-    def of(result: CellResult, pasts: TwoPasts | None = None) -> StudiedResult:
-        return StudiedResult(
-            **{field.name: getattr(result, field.name) for field in dataclasses.fields(CellResult)}, pasts=pasts
-        )
-
 
 def study(
     results: Sequence[CellResult], cells: Sequence[Cell], folder: Path, settings: Settings, say: Callable[[str], None]
 ) -> list[StudiedResult]:
-    by_run = {(cell.panel, cell.series, cell.rate, cell.seed): cell for cell in cells}
     found = []
-    for result in results:
-        cell = by_run[result.panel, result.series, result.rate, result.seed]
-        network, pasts = folder / cell.name / MODEL, None
+    for result, cell, network in kept_networks(results, cells, folder):
+        pasts = None
         if result.validation_accuracy >= FITTED and not learned([result]):
-            if network.exists():
-                pasts = _pasts(network, cell, result)
-            else:
+            if network is None:
                 say(f"{cell.name}: the network was not kept, so nothing is said of how it fails")
-        found.append(StudiedResult.of(result, pasts))
+            else:
+                pasts = _pasts(network, cell, result)
+        found.append(with_more(StudiedResult, result, pasts=pasts))
     return found
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.experiment import Column
@@ -11,7 +13,7 @@ from eigentrack.experiments.far_lengths import far_column
 from eigentrack.experiments.page_facts import page_facts
 from eigentrack.experiments.report import Report
 from eigentrack.experiments.seeds import Key, spread
-from eigentrack.models.storage import write_atomically, write_json
+from eigentrack.models.storage import write_atomically
 
 PATH_ONLY = "> **Smoke budget: tiny models and a few steps. The numbers prove the path only and say nothing about the models.**"
 
@@ -19,13 +21,20 @@ PATH_ONLY = "> **Smoke budget: tiny models and a few steps. The numbers prove th
 def write_report(report: Report, folder: Path) -> list[Path]:
     """NAME.md, NAME.json and, once there is a result, NAME.png: one folder can hold several experiments."""
     page, numbers, picture = (folder / f"{report.experiment.name}.{kind}" for kind in ("md", "json", "png"))
-    write_json(numbers, report.to_json())
-    text = markdown(report)
+    as_json, text = numbers_text(report.to_json()), markdown(report)
+    write_atomically(numbers, lambda path: Path(path).write_text(as_json))
     write_atomically(page, lambda path: Path(path).write_text(text))
     if not report.shown:
         return [page, numbers]
     write_atomically(picture, lambda path: report.experiment.plot(report.shown, path))
     return [page, numbers, picture]
+
+
+def numbers_text(values: dict[str, Any]) -> str:
+    """As JSON with one result a line: most of it are the points of curves, twice as long with a number a line."""
+    head = json.dumps({name: value for name, value in values.items() if name != "results"}, indent=2)
+    lines = ",\n".join(f"    {json.dumps(result, separators=(',', ':'))}" for result in values["results"])
+    return f'{head[:-2]},\n  "results": [\n{lines}\n  ]\n}}\n'
 
 
 def markdown(report: Report) -> str:

@@ -25,6 +25,7 @@ from eigentrack.experiments import (
     tradeoff,
 )
 from eigentrack.experiments.cell import CellResult
+from eigentrack.experiments.kept_networks import with_more
 from eigentrack.experiments.ladder_study import StudiedResult
 from eigentrack.experiments.paper_agreement import Reach, budget_lines, number_lines, reach_lines
 from eigentrack.experiments.reproduce import named_experiment
@@ -209,14 +210,15 @@ def test_the_ladder_counts_what_it_lists() -> None:
         result("no 000", "DeltaNet [-1, 1]", horizon=90),
         result("no 000", "DeltaNet [0, 1]", horizon=9),
     ]
-    agree, missed, cannot, unknown = ladder.findings([StudiedResult.of(each) for each in found])
+    agree, missed, cannot, unknown = ladder.findings([with_more(StudiedResult, each) for each in found])
     assert agree == "Theory and training agree in 2 of the 3 fields that theory decides; 2 it leaves open."
     assert missed.startswith("In 1 fields")
     assert ": 1 are right at the training lengths" in missed
     assert cannot.startswith("No field that theory says cannot is learned; 1 are fitted")
     assert unknown == "Of the 2 fields that theory leaves open 1 are learned."
     assert (
-        "1 fields are right to 6 times" in ladder.findings([StudiedResult.of(result("parity", "Mamba [0, 1]", horizon=90))])[1]
+        "1 fields are right to 6 times"
+        in ladder.findings([with_more(StudiedResult, result("parity", "Mamba [0, 1]", horizon=90))])[1]
     )
 
 

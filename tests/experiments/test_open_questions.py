@@ -14,6 +14,7 @@ from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.experiment import Panel
 from eigentrack.experiments.horizon_map import plot_horizons
 from eigentrack.experiments.hybrids import LETTERS, rarely_reset
+from eigentrack.experiments.kept_networks import with_more
 from eigentrack.experiments.ladder_study import StudiedResult
 from eigentrack.experiments.length_test import NO_SCORES
 from eigentrack.experiments.open_questions import REACH, learned
@@ -113,7 +114,7 @@ def test_the_ladder_names_every_disagreement() -> None:
         result("no 000", "DeltaNet [-1, 1]", 100),  # unknown, and learned
         replace(result("odd runs (Tomita 3)", "Mamba [0, 1]", 8), validation_accuracy=1.0),  # cannot, and a shortcut
     ]
-    text = ladder.table([StudiedResult.of(each) for each in found])
+    text = ladder.table([with_more(StudiedResult, each) for each in found])
     assert text.startswith("Two layers, no convolution.")
     assert "| parity | 2 | 2 | 1 | ✗ **90** | ✓ 7 | ✓ **100** | ✓ 50 | ✗ 2 |" in text
     assert "| no 000 | 4 | 1 | 3 | – | – | ? **100** | – | – |" in text

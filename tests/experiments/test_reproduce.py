@@ -12,7 +12,7 @@ import pytest
 from eigentrack.experiments.cell import Cell, CellResult, store_result
 from eigentrack.experiments.experiment import DEAD_BY
 from eigentrack.experiments.ledger import Ledger, SweepOutcome, Unlock
-from eigentrack.experiments.page import markdown, write_report
+from eigentrack.experiments.page import markdown, numbers_text, write_report
 from eigentrack.experiments.report import Report
 from eigentrack.experiments.reproduce import launching, named_experiment, reproduce, run_cells
 from tests.experiments.toy import EXPERIMENT, SETTINGS, toy_cells, toy_result
@@ -151,6 +151,14 @@ def test_other_budgets_do_not_start_with_the_warning(tmp_path: Path) -> None:
 def report_of(*results: CellResult) -> Report:
     cells = tuple(toy_cells(replace(SETTINGS, rates=(1e-2,))))
     return Report(EXPERIMENT, "paper", SETTINGS, (0, 1), cells, results, SweepOutcome(results, {}, 0), 1.0, FACTS)
+
+
+@pytest.mark.parametrize("results", [(), (toy_result(),), (toy_result(), toy_result(seed=1))])
+def test_the_numbers_have_one_result_a_line(results: tuple[CellResult, ...]) -> None:
+    values = json.loads(json.dumps(report_of(*results).to_json()))
+    text = numbers_text(values)
+    assert json.loads(text) == values
+    assert sum(line.startswith('    {"panel":') for line in text.splitlines()) == len(results)
 
 
 def test_the_page_tells_where_the_cells_were_trained_and_where_it_was_written() -> None:
