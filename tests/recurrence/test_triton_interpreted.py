@@ -22,17 +22,18 @@ def interpreted(*command: str) -> str:
     return run.stdout
 
 
-@pytest.mark.parametrize("op", ["delta_rule", "short_convolution"])
-def test_the_kernels_hold_under_the_interpreter(op: str) -> None:
+@pytest.mark.parametrize("files", [("delta_rule", "delta_rule_in_torch"), ("short_convolution",)], ids=lambda files: files[0])
+def test_the_kernels_hold_under_the_interpreter(files: tuple[str, ...]) -> None:
     options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--tb=short"]
-    passed = re.search(r"(\d+) passed", interpreted("-m", "pytest", f"tests/recurrence/test_triton_{op}.py", *options))
+    paths = [f"tests/recurrence/test_triton_{file}.py" for file in files]
+    passed = re.search(r"(\d+) passed", interpreted("-m", "pytest", *paths, *options))
     assert passed is not None, "nothing ran"
     assert int(passed[1]) >= 20
 
 
 def test_no_graph_break_under_compile() -> None:
     """In a process without the type checks that every test runs under: those break graphs."""
-    module = "tests.recurrence.test_triton_delta_rule"
+    module = "tests.recurrence.test_triton_delta_rule_in_torch"
     calls = "no_break(20); no_break(70); test_one_compilation_takes_many_lengths()"
     interpreted("-c", f"from {module} import *; no_break = test_no_graph_break_under_compile; {calls}")
 

@@ -134,9 +134,10 @@ def test_a_step_is_one_token_of_whole_sequences_without_gradients() -> None:
 def test_the_kernels_hold_under_the_interpreter() -> None:
     pytest.importorskip("triton")
     options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--tb=short"]
-    report = interpreted("-m", "pytest", "tests/recurrence/test_triton_selective_scan.py", *options)
+    paths = [f"tests/recurrence/test_triton_{file}.py" for file in ("selective_scan", "selective_scan_in_torch")]
+    report = interpreted("-m", "pytest", *paths, *options)
     passed = re.search(r"(\d+) passed", report)
     assert passed is not None, "nothing ran"
     assert int(passed[1]) >= 20
-    module = "tests.recurrence.test_triton_selective_scan"
+    module = "tests.recurrence.test_triton_selective_scan_in_torch"
     interpreted("-c", f"from {module} import *; test_no_graph_break_under_compile(); test_one_compilation_takes_many_lengths()")

@@ -1,0 +1,116 @@
+"""The Triton delta rule as torch takes it: an operator, compiled, recomputed, replayed. Runs where its sibling runs."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+from torch import Tensor
+
+from eigentrack.recurrence import delta_rule
+from tests.closeness import TOLERANCE, relative_error
+from tests.recurrence.graph_replay import assert_a_graph_replays
+from tests.recurrence.kernel_accuracy import cast
+from tests.recurrence.recomputation import assert_recomputation_changes_nothing
+from tests.recurrence.test_triton_delta_rule import DEVICE, DTYPES, ON_GPU, STATE, Case
+from tests.recurrence.test_triton_delta_rule import pytestmark as pytestmark
+
+
+@pytest.mark.parametrize("time", [20, 70])
+@pytest.mark.parametrize("gated", [False, True])
+def test_it_is_an_operator_of_torch(time: int, gated: bool) -> None:
+    """Schema, fake tensors, autograd: what torch.compile relies on."""
+    case = Case(1, time, 1, 1, 8, 8, gated=gated)
+    leaves = [None if x is None else x.float().requires_grad_() for x in case.draw()]
+    delta_rule(*leaves[:5], initial_state=leaves[5], backend="triton")  # loads the operator
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(torch.ops.eigentrack.delta_rule, (*leaves, None, True), test_utils=checks)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("beartype") is not None, reason="type checks break graphs; see test_triton_interpreted"
+)
+@pytest.mark.parametrize("time", [20, 70])
+def test_no_graph_break_under_compile(time: int) -> None:
+    case = Case(1, time, 1, 1, 8, 8, gated=True)
+    leaves = [x.float().requires_grad_() for x in case.draw() if x is not None]
+
+    def loss(*leaves: Tensor) -> Tensor:
+        y, last = delta_rule(*leaves[:5], initial_state=leaves[5], backend="triton")
+        return y.square().sum() + last.square().sum()
+
+    expected = torch.autograd.grad(loss(*leaves), leaves)
+    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(*leaves), leaves)
+    for ours, plain in zip(found, expected, strict=True):
+        assert relative_error(ours, plain) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("beartype") is not None, reason="type checks break graphs; see test_triton_interpreted"
+)
+def test_one_compilation_takes_many_lengths() -> None:
+    """Sizes are symbols then, which no table of plans can hold."""
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(delta_rule, fullgraph=True, backend=counter, dynamic=True)
+    compilations = []
+    for time in (65, 100, 70, 40, 50, 36):  # the last three are short, which takes kernels of its own
+        leaves = [x.float().requires_grad_() for x in Case(1, time, 1, 1, 8, 8).draw() if x is not None]
+        plain, found = ([*run(*leaves[:4], initial_state=leaves[4], backend="triton")] for run in (delta_rule, compiled))
+        for run in (plain, found):
+            run += torch.autograd.grad(run[0].sum() + run[1].sum(), leaves)
+        for ours, expected in zip(found, plain, strict=True):
+            assert relative_error(ours, expected) <= TOLERANCE[torch.float32]
+        compilations.append(counter.frame_count)
+    assert compilations[0] > 0
+    assert compilations[2] == compilations[1]
+    assert compilations[5] == compilations[3]
+
+
+@pytest.mark.parametrize("as_operator", [False, True])
+def test_activation_checkpointing(as_operator: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves = [x.float().requires_grad_() for x in Case(1, 9, 1, 2, 5, 3, gated=True).draw() if x is not None]
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: as_operator)
+    assert_recomputation_changes_nothing(
+        lambda *given: delta_rule(*given[:5], initial_state=given[5], backend="triton"), leaves
+    )
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("time", [40, 300])
+def test_a_cuda_graph_replays_it(time: int, dtype: torch.dtype) -> None:
+    case = Case(4, time, 2, 1, 32, 32, gated=True)
+    leaves = [x.to(dtype).requires_grad_() for x in case.draw() if x is not None]
+
+    def run() -> tuple[Tensor, ...]:
+        y, last = delta_rule(*leaves[:5], initial_state=leaves[5], backend="triton")
+        return y, last, *torch.autograd.grad(y.sum() + last.sum(), leaves)
+
+    assert_a_graph_replays(run)
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_cuda_graph_replays_packed_sequences(dtype: torch.dtype) -> None:
+    """One graph takes other lengths too, as long as there are as many sequences: it reads the bounds on the GPU."""
+    case = Case(1, 300, 2, 1, 32, 32, gated=True, bounds=(0, 1, 130, 131, 300))
+    leaves = [x.to(dtype).requires_grad_() for x in case.draw() if x is not None]
+    bounds = case.cu_seqlens
+    others = torch.tensor([0, 64, 65, 200, 300], device=DEVICE)
+    assert bounds is not None
+
+    def run() -> tuple[Tensor, ...]:
+        y, last = delta_rule(*leaves[:5], initial_state=leaves[5], cu_seqlens=bounds, backend="triton")
+        return y, last, *torch.autograd.grad(y.sum() + last.sum(), leaves)
+
+    assert_a_graph_replays(run, change=lambda: bounds.copy_(others))
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_cuda_graph_replays_a_step(dtype: torch.dtype) -> None:
+    *sequences, state = cast(Case(4, 1, 2, 1, 32, 32, gated=True).draw(), dtype, wide=[STATE])
+    assert_a_graph_replays(lambda: delta_rule(*sequences, initial_state=state, backend="triton"))
