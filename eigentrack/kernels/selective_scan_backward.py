@@ -13,7 +13,8 @@ a window of every unit, the last tokens first, and hands ḣ and the sums over t
 lengths only the GPU knows, have one window.)
 Equations: docs/derivations/selective_scan.md.
 
-D channels  N state size  BD, BN blocks of them, powers of two  U tokens a block, STRETCH tokens a stretch
+D channels  N state size  BD, BN blocks of them, powers of two
+U tokens a block, STRETCH tokens a stretch, STRIDE tokens at a time on the way from stretch to stretch
 """
 
 from __future__ import annotations
