@@ -1,12 +1,12 @@
 """The Triton kernels on small, awkward shapes under compute-sanitizer: accesses out of bounds, races.
 
-    python benchmarks/gpu_sanitizer.py [--tools memcheck,racecheck]
+    python benchmarks/gpu_sanitizer.py [--tools memcheck,racecheck] [--match gated_linear]
 
 Forward and backward, and single steps, in float32 and bfloat16: short and long sequences, lengths that no block divides, packed
 sequences, sequences in segments, with and without gates; from an initial state (but for one case an op), where outputs and the
 last state are differentiated; sLSTM, the short convolution and cross-entropy too. PyTorch's cache of memory is off, so that a
-tensor's neighbour is not its own memory. Exit code 0: clean; 1: errors found; 2: no GPU, or the tool is missing or refuses the
-device.
+tensor's neighbour is not its own memory. Errors are printed by place, with their number. Exit code 0: clean; 1: errors found;
+2: no GPU, or the tool is missing or refuses the device.
 
 B batch  T time  K key dim  V value dim
 """
@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import torch
@@ -28,6 +30,7 @@ from eigentrack.recurrence import delta_rule, gated_linear, selective_scan, slst
 from eigentrack.spectrum import EigenRange
 
 TOOLS = ("memcheck", "racecheck")
+MOST_PLACES = 30  # printed
 FOUND = 99  # the code that the sanitizer returns if it found errors
 DEVICE = "cuda"
 HEADS, FACTORS, CHANNELS, SIZE, WIDTH = 2, 2, 70, 16, 20
@@ -189,8 +192,10 @@ def save_memory_of_short_scans() -> None:
     plans._kept.cache_clear()
 
 
-def run_all() -> None:
+def run_all(match: str) -> None:
     for name, run in cases():
+        if match not in name:
+            continue
         with torch.no_grad():
             run()  # one token alone has kernels of its own
         differentiable = [x for x in run() if x.requires_grad]
@@ -203,10 +208,11 @@ def run_all() -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="the Triton kernels under compute-sanitizer, on a GPU")
     parser.add_argument("--tools", default=",".join(TOOLS), help="by comma")
+    parser.add_argument("--match", default="", help="cases whose name has this text; all by default")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.inside:
-        run_all()
+        run_all(arguments.match)
         return 0
     if not torch.cuda.is_available():
         print("no GPU: this check needs one")
@@ -215,15 +221,19 @@ def main() -> int:
     if sanitizer is None:
         print("compute-sanitizer is not on the PATH: it comes with the CUDA toolkit")
         return 2
-    run_all()  # compiles: under the sanitizer only what is compiled already runs at a bearable speed
+    run_all(arguments.match)  # compiles: under the sanitizer only what is compiled already runs at a bearable speed
     worst = 0
     for tool in arguments.tools.split(","):
         command = [sanitizer, "--tool", tool, "--error-exitcode", str(FOUND), sys.executable, __file__, "--inside"]
+        command += ["--match", arguments.match]
         found = subprocess.run(
             command, env=os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, capture_output=True, text=True
         )
-        lines = [line for line in (found.stdout + found.stderr).splitlines() if line.startswith("=")]
-        print(f"{tool}: exit code {found.returncode}", *lines[-12:], sep="\n")
+        lines = [line.strip("= ") for line in (found.stdout + found.stderr).splitlines() if line.startswith("=")]
+        placed = [line for line in lines[:-1] if " in " in line or "Error" in line]
+        places = Counter(re.sub(r"0x[0-9a-f]+|\[\d+ hazards\]", "…", line) for line in placed)
+        print(f"{tool}: exit code {found.returncode}", *lines[-1:], sep="\n")
+        print(*(f"{count:6d}  {place}" for place, count in places.most_common(MOST_PLACES)), sep="\n")
         worst = max(worst, {0: 0, FOUND: 1}.get(found.returncode, 2))
     return worst
 
