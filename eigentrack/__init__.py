@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from eigentrack.models import load_model as load_model
     from eigentrack.models import save_model as save_model
     from eigentrack.spectrum import EigenDisk as EigenDisk
+    from eigentrack.spectrum import EigenPolygon as EigenPolygon
     from eigentrack.spectrum import EigenRange as EigenRange
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "EigenDisk": "eigentrack.spectrum",
+    "EigenPolygon": "eigentrack.spectrum",
     "EigenRange": "eigentrack.spectrum",
     "EigentrackConfig": "eigentrack.lm.hugging_face",
     "EigentrackForCausalLM": "eigentrack.lm.hugging_face",

@@ -1,12 +1,14 @@
-"""The set that holds the eigenvalues of a state-transition matrix A(x): EigenRange, an interval; EigenDisk, a disk or annulus.
+"""The set that holds the eigenvalues of a state-transition matrix A(x): EigenRange, an interval; EigenDisk, a disk or annulus;
+EigenPolygon, a regular polygon on the unit circle.
 
 A diagonal gate s in [0, 1] becomes the eigenvalue  low + (high - low) s.
 A generalized Householder factor I - b k kᵀ with a unit key has the eigenvalue 1 - b along k and 1 elsewhere;
 the range bounds that one eigenvalue, so b lies in [1 - high, 1 - low].
 A gate s and an angle, counted in turns, become the eigenvalue  (inner + (outer - inner) s) exp(2πi turn)  of a disk.
+Weights p_0 … p_{m-1} that sum to one become the eigenvalue  Σ_j p_j exp(2πi j/m)  of a polygon.
 
-Both have `radial`, the range of the real factor, and are written alike: as text (`str` and `parse_eigenvalues`) and in JSON
-(`to_json` and `eigenvalues_from_json`).
+All have `radial`, the range of the real factor, and `turns`, whether there is an angle besides, and are written alike: as text
+(`str` and `parse_eigenvalues`) and in JSON (`to_json` and `eigenvalues_from_json`).
 """
 
 from __future__ import annotations
@@ -14,10 +16,14 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
+
+FEWEST_CORNERS, MOST_CORNERS = 3, 1024
+TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,7 @@ class EigenRange:
 
     low: float
     high: float
+    turns: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
@@ -92,6 +99,7 @@ class EigenDisk:
 
     inner: float = 0.0
     outer: float = 1.0
+    turns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("inner", "outer"):
@@ -114,15 +122,59 @@ class EigenDisk:
         return {"disk": [self.inner, self.outer]}
 
 
-Eigenvalues = EigenRange | EigenDisk
+@dataclass(frozen=True)
+class EigenPolygon:
+    """Eigenvalues in the regular polygon whose corners are the m-th roots of unity, as [-1, 1] is for m = 2.
+
+    A gate is a choice among the corners, by weights that sum to one. A sharp choice is a corner, up to rounding: so a layer
+    learns to count modulo m (or a divisor of m) as it learns to classify, and its angles need no tuning. A choice that is not
+    sharp lies inside and forgets; equal weights give 0.
+    """
+
+    corners: int
+    turns: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        count = self.corners
+        if isinstance(count, bool) or not isinstance(count, int) or not FEWEST_CORNERS <= count <= MOST_CORNERS:
+            limits = f"from {FEWEST_CORNERS} to {MOST_CORNERS}"
+            raise ValueError(
+                f"EigenPolygon corners={count!r} must be a whole number {limits}; for two there is EigenRange(-1, 1)"
+            )
+
+    def __str__(self) -> str:
+        return f"polygon {self.corners}"
+
+    @property
+    def radial(self) -> EigenRange:
+        """The range of the real factor of an eigenvalue, its modulus."""
+        return EigenRange(0, 1)
+
+    def to_json(self) -> dict[str, int]:
+        return {"polygon": self.corners}
+
+    def eigenvalue(self, weights: Float[Tensor, "*batch m"]) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
+        """Modulus and turn; at 0, where no angle is defined and a gradient would be infinite, that of a corner 1e-12 away."""
+        angles = 2 * math.pi / self.corners * torch.arange(self.corners, dtype=weights.dtype, device=weights.device)
+        # summed, not multiplied as matrices: those may be rounded to TF32, and an angle must not
+        real, imaginary = (weights * angles.cos()).sum(-1) + TINY, (weights * angles.sin()).sum(-1)
+        return torch.hypot(real, imaginary).clamp(max=1), torch.atan2(imaginary, real) / (2 * math.pi)
+
+
+Eigenvalues = EigenRange | EigenDisk | EigenPolygon
 
 
 def parse_eigenvalues(text: str) -> Eigenvalues:
-    """Reads "[-1, 1]" or "-1,1" as a range, "disk", "disk 0.9" and "annulus 0.5 1" as a disk."""
+    """Reads "[-1, 1]" or "-1,1" as a range, "disk", "disk 0.9" and "annulus 0.5 1" as a disk, "polygon 5" as a polygon."""
     kind, *numbers = re.split(r"[\s,]+", text.strip())
+    if kind == "polygon":
+        if len(numbers) != 1 or not numbers[0].isdecimal():
+            raise ValueError(f"eigenvalues {text!r} are not a polygon: write polygon and the number of corners, as polygon 5")
+        return EigenPolygon(int(numbers[0]))
     if kind not in ("disk", "annulus"):
         if kind.isalpha():
-            raise ValueError(f"eigenvalues {text!r} are not known: write -1,1 or [0, 1], disk, disk 0.9 or annulus 0.5 1")
+            known = "-1,1 or [0, 1], disk, disk 0.9, annulus 0.5 1 or polygon 5"
+            raise ValueError(f"eigenvalues {text!r} are not known: write {known}")
         return EigenRange.parse(text)
     try:
         radii = [float(number) for number in numbers]
@@ -133,10 +185,13 @@ def parse_eigenvalues(text: str) -> Eigenvalues:
 
 
 def eigenvalues_from_json(value: Any) -> Eigenvalues:
-    """[low, high] is a range, {"disk": [inner, outer]} a disk."""
+    """[low, high] is a range, {"disk": [inner, outer]} a disk, {"polygon": corners} a polygon."""
+    if isinstance(value, dict) and set(value) == {"polygon"}:
+        return EigenPolygon(value["polygon"])
     ends = value["disk"] if isinstance(value, dict) and set(value) == {"disk"} else value
     if not isinstance(ends, list) or len(ends) != 2:
-        raise ValueError(f'eigenvalues are written [low, high] or {{"disk": [inner, outer]}}, got {value!r}')
+        known = '[low, high], {"disk": [inner, outer]} or {"polygon": corners}'
+        raise ValueError(f"eigenvalues are written {known}, got {value!r}")
     return EigenRange(*ends) if ends is value else EigenDisk(*ends)
 
 

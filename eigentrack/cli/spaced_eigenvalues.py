@@ -1,11 +1,12 @@
-"""--eigenvalues -1 1, as people type it, is --eigenvalues=-1,1, for every command that has the option; so is annulus 0.5 1."""
+"""--eigenvalues -1 1, as people type it, is --eigenvalues=-1,1, for every command that has the option; so are annulus 0.5 1
+and polygon 5."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 OPTION = "--eigenvalues"
-NUMBERS_AFTER = {"annulus": 2, "disk": 1}  # after a first number comes one more
+NUMBERS_AFTER = {"annulus": 2, "disk": 1, "polygon": 1}  # after a first number comes one more
 
 
 def join_eigenvalues(arguments: Sequence[str]) -> list[str]:

@@ -11,6 +11,10 @@ make it sure; and that it is hard to find while gates forget, so that they shoul
 are asked after every digit get more labels from the same expressions; all are tested as the paper's, on the last answer alone.
 And one on why a head that turns fades: its reflections are near -1 and not there, and an overshoot lets them get there.
 
+The last one is that a network should not tune angles at all, but choose them: its last block is gated linear attention whose
+eigenvalues lie in a polygon, so that a sharp choice among the corners is an exact turn. Below it two blocks of two factors
+find what to add. Five corners are told what the modulus is; sixty, which have the angles of addition modulo 2 to 6, are not.
+
 Blocks, width and task are those of Table 3. The rate, 1e-3 or 3e-3, was chosen on validation alone (`SEARCHED`).
 """
 
@@ -32,6 +36,7 @@ from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import HORIZON, Column, Experiment, Series, Settings, grid
 from eigentrack.experiments.paper_agreement import budget_lines, number_lines
+from eigentrack.spectrum import EigenPolygon, Eigenvalues
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic
 
 PANELS = tuple(panel for panel in chomsky.PANELS if panel.label == chomsky.ARITHMETIC)
@@ -44,10 +49,13 @@ EVERY_DIGIT: dict[str, Any] = {"every_prefix": True}
 
 @dataclass(frozen=True)
 class Layer:
+    """Of all blocks, or of all but the last."""
+
     options: dict[str, Any]
     training: dict[str, Any]  # what it changes there
     times: float = 1  # the steps of the budget, but no more than the paper's
     task: dict[str, Any] = field(default_factory=dict)  # what it changes there, in training alone
+    last: Eigenvalues | None = None  # gated linear attention in the last block, with these eigenvalues
 
 
 LAYERS = {
@@ -67,6 +75,13 @@ LAYERS = {
     "2 factors, no decay, smoothed 0.1, asked after every digit, longest": Layer(
         {"householders": 2}, SMOOTHED, times=10 / 3, task=EVERY_DIGIT
     ),
+}
+
+LAYERS |= {
+    f"2 factors, then {last}, no decay, smoothed 0.1, asked after every digit": Layer(
+        {"householders": 2}, SMOOTHED, task=EVERY_DIGIT, last=last
+    )
+    for last in (EigenPolygon(5), EigenPolygon(60))
 }
 
 LEADS, FEWEST_WRONG = 0.75, 20  # share of the wrong answers, and how many there must be for a word about them
@@ -106,15 +121,19 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
         times, plain = min(layer.times, most), settings.training
         return {**layer.training, "steps": round(times * plain.steps), "warmup": round(times * plain.warmup)}
 
-    series = [
-        Series(
-            name,
-            {"mixer": "deltanet", "mixer_options": {**options, **layer.options}, "eigenvalues": chomsky.WIDE},
-            training(layer),
-            layer.task,
-        )
-        for name, layer in LAYERS.items()
-    ]
+    def model(layer: Layer) -> dict[str, Any]:
+        factors = {**options, **layer.options}
+        if layer.last is None:
+            return {"mixer": "deltanet", "mixer_options": factors, "eigenvalues": chomsky.WIDE}
+        below = PANELS[0].model["layers"] - 1
+        turning = {**options, "eigenvalues": layer.last.to_json(), "learn_initial_state": True}
+        return {
+            "mixer": ["deltanet"] * below + ["gla"],
+            "mixer_options": [factors] * below + [turning],
+            "eigenvalues": chomsky.WIDE,
+        }
+
+    series = [Series(name, model(layer), training(layer), layer.task) for name, layer in LAYERS.items()]
     return grid("arithmetic", PANELS, series, settings, seeds)
 
 

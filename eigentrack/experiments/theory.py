@@ -79,8 +79,8 @@ def architecture_of(model: ModelConfig) -> Architecture | None:
     eigenvalues = options.get("eigenvalues", model.eigenvalues)
     if mixer in OF_THE_SAME_NAME:
         return Architecture(mixer, eigenvalues if mixer in WITH_RANGE else None, layers=layers)
-    if isinstance(eigenvalues, EigenDisk):
-        if eigenvalues != EigenDisk():  # theory knows the whole disk: with less of it a layer cannot keep, or cannot forget
+    if eigenvalues.turns:
+        if eigenvalues != EigenDisk():  # theory knows the whole disk: with less a layer cannot keep, forget, or count as far
             return None
         return Architecture("s4d" if mixer == "s4d" else "complex-diagonal", layers=layers)
     if mixer == "s4d":

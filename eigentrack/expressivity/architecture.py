@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eigentrack.spectrum import EigenDisk, EigenRange
+from eigentrack.spectrum import EigenRange
 
 # layer → its name in a table
 LAYERS = {
@@ -61,7 +61,7 @@ class Architecture:
             raise ValueError(f"layer {self.layer!r} is not known; there are {', '.join(LAYERS)}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision {self.precision!r} is not known; there are {', '.join(PRECISIONS)}")
-        if isinstance(self.eigenvalues, EigenDisk):
+        if self.eigenvalues is not None and self.eigenvalues.turns:
             raise ValueError(
                 f"eigenvalues={self.eigenvalues} are complex: ask for the layer 'complex-diagonal', without a range"
             )

@@ -1,6 +1,7 @@
 """Gated linear attention: S_t = diag(a_t) S_{t-1} + k_t v_tᵀ,  y_t = S_tᵀ q_t,  a_t = range(σ(W x_t)^(1/τ)) by key channel.
 
 With eigenvalues in a disk, pairs of channels share a gate and turn by W' x_t + b' turns: diag(a_t) becomes diag(a_t) R_t.
+In a polygon, gate and angle of a pair are those of the mean of its corners by the weights softmax(W' x_t + b').
 
 B batch  T time  H heads  K key dim  V value dim  n gates a head: K, or K/2 pairs
 """
@@ -14,7 +15,7 @@ from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
-from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_turns
+from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_corners, optional_turns
 from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive
@@ -24,12 +25,13 @@ from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
 class GLA(LinearMixer):
-    """`gate_temperature` τ keeps the gates near the top of the range at the start of training.
+    """`gate_temperature` τ keeps the gates near the top of the range at the start of training. A polygon has neither τ nor
+    `gate_rank`: its logits have the full rank.
 
     `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm, scale or output gate.
     """
 
-    takes_disk = True
+    takes_disk = takes_polygon = True
     eigenvalues: Eigenvalues
 
     def __init__(
@@ -62,8 +64,10 @@ class GLA(LinearMixer):
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.turn_proj = optional_turns(self.eigenvalues, d_model, heads, "key_dim", key_dim)
+        self.corner_proj = optional_corners(self.eigenvalues, d_model, heads, "key_dim", key_dim)
         gates = heads * key_dim if self.turn_proj is None else self.turn_proj.out_features
-        self.gate_proj = nn.Sequential(nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, gates))
+        ranked = nn.Sequential(nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, gates))
+        self.gate_proj = ranked if self.corner_proj is None else None
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads)
         self.output_gate_proj = None if bare else nn.Linear(d_model, heads * value_dim, bias=False)
         self.norm = nn.Identity() if bare else RMSNorm(value_dim, eps=norm_eps)
@@ -102,9 +106,13 @@ class GLA(LinearMixer):
 
     def _gates(self, x: Float[Tensor, "B T d"]) -> tuple[Float[Tensor, "B T H n"], Float[Tensor, "B T H n"] | None]:
         """The real gates, and the angles where there are any."""
+        if self.corner_proj is not None:
+            radial, turns = self.corner_proj(x)
+            return radial.unflatten(-1, (self.heads, -1)), turns.unflatten(-1, (self.heads, -1))
         return self._radial(x), None if self.turn_proj is None else self.turn_proj(x).unflatten(-1, (self.heads, -1))
 
     def _radial(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H n"]:
+        assert self.gate_proj is not None
         logits = gate_precision(self.gate_proj(x)).unflatten(-1, (self.heads, -1))
         tempered = self.gate_temperature != 1
         gate = torch.exp(F.logsigmoid(logits) / self.gate_temperature) if tempered else torch.sigmoid(logits)  # exactly ½ at 0

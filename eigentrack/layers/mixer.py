@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from eigentrack.layers.short_convolution import Convolved, Part, ShortConvolution, finish, joined
 from eigentrack.layers.validation import check_backend, require_positive
 from eigentrack.recurrence.dispatch import STEP, state_dtype
-from eigentrack.spectrum import EigenDisk, Eigenvalues
+from eigentrack.spectrum import EigenDisk, EigenPolygon, Eigenvalues
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,7 @@ class LinearMixer(Mixer):
     """A mixer whose memory follows H_t = A(x_t) H_{t-1} + B(x_t) with the eigenvalues of A in a chosen set."""
 
     takes_disk = False  # whether A can have complex eigenvalues, of an EigenDisk
+    takes_polygon = False  # of an EigenPolygon
     takes_none = False  # whether A can do without a bound
 
     def __init__(
@@ -112,9 +113,13 @@ class LinearMixer(Mixer):
     ) -> None:
         super().__init__(d_model, backend)
         if not isinstance(eigenvalues, Eigenvalues) and not (eigenvalues is None and self.takes_none):
-            raise ValueError(f"eigenvalues={eigenvalues!r} must be an EigenRange, such as EigenRange(-1, 1), or an EigenDisk")
-        if isinstance(eigenvalues, EigenDisk) and not self.takes_disk:
-            name = type(self).__name__
+            raise ValueError(
+                f"eigenvalues={eigenvalues!r} must be an EigenRange, as EigenRange(-1, 1), an EigenDisk or an EigenPolygon"
+            )
+        name = type(self).__name__
+        if isinstance(eigenvalues, EigenPolygon) and self.takes_disk and not self.takes_polygon:
+            raise ValueError(f"{name}: eigenvalues={eigenvalues} must be a range or a disk; gla takes a polygon")
+        if isinstance(eigenvalues, (EigenDisk, EigenPolygon)) and not self.takes_disk:
             raise ValueError(
                 f"{name}: its gates and factors are real, so eigenvalues={eigenvalues} must be a range, as EigenRange(-1, 1)"
             )

@@ -1,13 +1,17 @@
 """Complex diagonal gates as real matrices: the eigenvalue r e^{2πi turn} is r R(turn) on a pair of channels.
 
-Angles are affine in the input. At first a pair turns by its bias, and a token adds a little to it: the biases start spread over
-a quarter of a turn, so that some pairs hardly turn and others do. r is the layer's own gate, one for each pair.
+In a disk, angles are affine in the input. At first a pair turns by its bias, and a token adds a little to it: the biases start
+spread over a quarter of a turn, so that some pairs hardly turn and others do. r is the layer's own gate, one for each pair.
 
-P pairs of channels
+In a polygon, a pair's eigenvalue is the mean of the corners by softmax weights, whose logits are affine in the input. At first
+the corner 1 has most of the weight, and a pair remembers.
+
+P pairs of channels  m corners
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -17,22 +21,18 @@ from torch.nn import functional as F
 
 from eigentrack.recurrence.dispatch import state_dtype
 from eigentrack.recurrence.rotation import rotation
-from eigentrack.spectrum import EigenDisk, Eigenvalues
+from eigentrack.spectrum import EigenDisk, EigenPolygon, Eigenvalues
 
 INITIAL_SCALE, INITIAL_SPREAD = 0.3, 0.25  # of the weights; of the biases, in turns
+FIRST_WEIGHT = 0.93  # of the corner 1
 
 
-class TurnProjection(nn.Linear):
+class PreciseProjection(nn.Linear):
     """Computed in the state's precision: an error of an angle is never damped, it turns all that is remembered.
 
     So its weights stay float32 when a layer is cast to half precision: of 8 bits, a third of a turn would be off by 7·10⁻⁴."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__(inputs, outputs)
-        self.weight.data *= INITIAL_SCALE
-        self.bias.data = INITIAL_SPREAD * ((torch.arange(outputs) + 0.5) / outputs - 0.5)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TurnProjection:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PreciseProjection:
         """What `to`, `bfloat16` and their kin do to every weight."""
 
         def keep_precision(weight: Tensor) -> Tensor:
@@ -41,10 +41,35 @@ class TurnProjection(nn.Linear):
 
         return super()._apply(keep_precision, recurse)
 
-    def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch P"]:
+    def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch outputs"]:
         dtype = state_dtype(x)
         with torch.autocast(x.device.type, enabled=False):
             return F.linear(x.to(dtype), self.weight.to(dtype)) + self.bias.to(dtype)
+
+
+class TurnProjection(PreciseProjection):
+    """Angles in a disk, one a pair."""
+
+    def __init__(self, inputs: int, pairs: int) -> None:
+        super().__init__(inputs, pairs)
+        self.weight.data *= INITIAL_SCALE
+        self.bias.data = INITIAL_SPREAD * ((torch.arange(pairs) + 0.5) / pairs - 0.5)
+
+
+class CornerProjection(nn.Module):
+    """Modulus and angle of every pair in a polygon."""
+
+    def __init__(self, inputs: int, pairs: int, polygon: EigenPolygon) -> None:
+        super().__init__()
+        self.polygon = polygon
+        self.logits = PreciseProjection(inputs, pairs * polygon.corners)
+        first = torch.zeros(pairs, polygon.corners)
+        first[:, 0] = math.log(FIRST_WEIGHT / (1 - FIRST_WEIGHT) * (polygon.corners - 1))
+        self.logits.bias.data = first.flatten()
+
+    def forward(self, x: Float[Tensor, "*batch d"]) -> tuple[Float[Tensor, "*batch P"], Float[Tensor, "*batch P"]]:
+        weights = self.logits(x).unflatten(-1, (-1, self.polygon.corners)).softmax(-1)
+        return self.polygon.eigenvalue(weights)
 
 
 def optional_turns(eigenvalues: Eigenvalues, inputs: int, groups: int, name: str, channels: int) -> TurnProjection | None:
@@ -55,9 +80,17 @@ def optional_turns(eigenvalues: Eigenvalues, inputs: int, groups: int, name: str
     return TurnProjection(inputs, groups * channels // 2)
 
 
+def optional_corners(eigenvalues: Eigenvalues, inputs: int, groups: int, name: str, channels: int) -> CornerProjection | None:
+    """A choice of a corner for each pair of a group's channels where the eigenvalues lie in a polygon."""
+    if not isinstance(eigenvalues, EigenPolygon):
+        return None
+    check_pairs(name, channels)
+    return CornerProjection(inputs, groups * channels // 2, eigenvalues)
+
+
 def check_pairs(name: str, channels: int) -> None:
     if channels % 2:
-        raise ValueError(f"{name}={channels} must be even: eigenvalues in a disk turn pairs of channels")
+        raise ValueError(f"{name}={channels} must be even: complex eigenvalues turn pairs of channels")
 
 
 def gate_matrices(radial: Float[Tensor, "*batch n"], turns: Float[Tensor, "*batch n"] | None) -> Float[Tensor, "*batch m m"]:

@@ -19,7 +19,6 @@ from torch import nn
 from eigentrack.layers import GLA, RWKV7, S4D, DeltaNet, Mamba, Mamba2, Mixer
 from eigentrack.layers.short_convolution import ShortConvolution
 from eigentrack.models import SequenceModel
-from eigentrack.spectrum import EigenDisk
 
 DIAGONAL_ENTRY = 5  # FLOPs an entry of the state: decay, outer product, sum, read-out
 RWKV7_ENTRY = DIAGONAL_ENTRY + 4
@@ -51,7 +50,7 @@ def recurrence_flops(mixer: Mixer) -> int | None:
     if isinstance(mixer, RWKV7):
         return math.prod(mixer.memory_shape) * RWKV7_ENTRY
     if isinstance(mixer, (Mamba, Mamba2, GLA, S4D)):
-        turning = TURNING_ENTRY if isinstance(mixer.eigenvalues, EigenDisk) else 0
+        turning = TURNING_ENTRY if mixer.eigenvalues.turns else 0
         return math.prod(mixer.memory_shape) * (DIAGONAL_ENTRY + turning)
     return None
 

@@ -43,7 +43,7 @@ class ModelConfig:
         require_positive(vocab_size=self.vocab_size, d_model=self.d_model, layers=self.layers)
         if not isinstance(self.eigenvalues, Eigenvalues):
             raise ValueError(
-                f"eigenvalues={self.eigenvalues!r} must be an EigenRange, such as EigenRange(-1, 1), or an EigenDisk"
+                f"eigenvalues={self.eigenvalues!r} must be an EigenRange, as EigenRange(-1, 1), an EigenDisk or an EigenPolygon"
             )
         if self.norm not in ("rms", "none"):
             raise ValueError(f"norm={self.norm!r} must be rms or none")
@@ -93,7 +93,8 @@ class ModelConfig:
         return mixer(self.d_model, **options)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; EigenRange as [low, high], EigenDisk as {"disk": [inner, outer]}."""
+        """Plain JSON values; EigenRange as [low, high], EigenDisk as {"disk": [inner, outer]}, EigenPolygon as
+        {"polygon": corners}."""
         return {item.name: _plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from eigentrack.layers import MIXERS, DeltaNet, Dense, Mixer
-from eigentrack.spectrum import EigenDisk, EigenRange
+from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange
 
 D_MODEL = 12
 WIDE, NARROW, ODD = EigenRange(-1, 1), EigenRange(0, 1), EigenRange(-0.5, 0.9)
@@ -33,6 +33,8 @@ LINEAR = [
     ("gla", {"heads": 2, "eigenvalues": WIDE, "bare": True}),
     ("gla", {"heads": 3, "eigenvalues": DISK, "key_dim": 4, "conv": 4, "gate_temperature": 1.0}),
     ("gla", {"heads": 2, "eigenvalues": RING, "key_dim": 6, "learn_initial_state": True}),
+    ("gla", {"heads": 3, "eigenvalues": EigenPolygon(5), "key_dim": 4, "conv": 4, "learn_initial_state": True}),
+    ("gla", {"heads": 2, "eigenvalues": EigenPolygon(4), "key_dim": 6, "key_norm": True}),
     ("s4d", {"state_size": 3, "eigenvalues": NARROW}),
     ("s4d", {"state_size": 3, "eigenvalues": WIDE, "conv": 4, "learn_initial_state": True}),
     ("s4d", {"state_size": 4, "eigenvalues": DISK}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from eigentrack.layers import MIXERS, LinearMixer
-from eigentrack.spectrum import EigenDisk, EigenRange
+from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange
 from tests.closeness import assert_close
 from tests.layers.layer_cases import D_MODEL, LINEAR, OTHERS, build, case_name
 
@@ -123,6 +124,12 @@ def test_eigenvalues_lie_in_the_range(name: str, options: dict[str, Any]) -> Non
         assert eigenvalues.abs().min() >= mixer.eigenvalues.inner - 1e-7
         assert eigenvalues.abs().max() <= mixer.eigenvalues.outer + 1e-7
         return
+    if isinstance(mixer.eigenvalues, EigenPolygon):
+        edges = torch.exp(2j * torch.pi * (torch.arange(mixer.eigenvalues.corners).double() + 0.5) / mixer.eigenvalues.corners)
+        apothem = math.cos(math.pi / mixer.eigenvalues.corners)  # how far the middle of an edge is from 0
+        assert (eigenvalues[..., None] * edges.conj()).real.max() <= apothem + 1e-7
+        assert eigenvalues.imag.abs().max() > 0.1
+        return
     low, high = mixer.eigenvalues.low, mixer.eigenvalues.high
     if name == "dense":  # in the disk whose diameter is the range
         assert (eigenvalues - (low + high) / 2).abs().max() <= (high - low) / 2 + 1e-9
@@ -192,7 +199,13 @@ def test_autocast_leaves_the_products_of_the_memory_alone(name: str, options: di
         (
             "gla",
             {"heads": 2, "key_dim": 3, "eigenvalues": EigenDisk()},
-            "key_dim=3 must be even: eigenvalues in a disk turn pairs",
+            "key_dim=3 must be even: complex eigenvalues turn pairs",
+        ),
+        ("gla", {"heads": 2, "key_dim": 3, "eigenvalues": EigenPolygon(3)}, "key_dim=3 must be even: complex eigenvalues turn"),
+        (
+            "mamba2",
+            {"eigenvalues": EigenPolygon(3)},
+            "Mamba2: eigenvalues=polygon 3 must be a range or a disk; gla takes a poly",
         ),
         ("mamba", {"state_size": 5, "eigenvalues": EigenDisk()}, "state_size=5 must be even"),
         ("mamba2", {"state_size": 5, "eigenvalues": EigenDisk()}, "state_size=5 must be even"),
