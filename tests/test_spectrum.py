@@ -1,4 +1,4 @@
-"""EigenRange and EigenDisk: frozen values, written alike, that reach their ends exactly and refuse what diverges."""
+"""EigenRange, EigenDisk, EigenPolygon: frozen values, written alike, that reach their ends and refuse what diverges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues, eigenvalues_from_json, parse_eigenvalues
+from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange, Eigenvalues, eigenvalues_from_json, parse_eigenvalues
 
 bounds = st.floats(-1, 1, allow_nan=False)
 
@@ -120,6 +120,7 @@ def test_parse_names_what_it_cannot_read(text: str) -> None:
         (" disk 0.9", EigenDisk(0, 0.9)),
         ("annulus 0.5 1", EigenDisk(0.5, 1)),
         ("annulus 0.25,0.75", EigenDisk(0.25, 0.75)),
+        ("polygon 5", EigenPolygon(5)),
     ],
 )
 def test_both_are_read_from_text_and_written_so_that_they_are_read_again(text: str, value: Eigenvalues) -> None:
@@ -132,6 +133,46 @@ def test_both_are_read_from_text_and_written_so_that_they_are_read_again(text: s
 def test_text_that_is_no_disk_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=f"eigenvalues {text!r} are not a disk: write disk, disk 0.9 or annulus 0.5 1"):
         parse_eigenvalues(text)
+
+
+@pytest.mark.parametrize("text", ["polygon", "polygon 2.5", "polygon five", "polygon 5 1", "polygon -3"])
+def test_text_that_is_no_polygon_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match=f"eigenvalues {text!r} are not a polygon: write polygon and the number of corners"):
+        parse_eigenvalues(text)
+
+
+@pytest.mark.parametrize("corners", [2, 1025, True, 5.0])
+def test_polygons_have_three_corners_or_more(corners: object) -> None:
+    with pytest.raises(ValueError, match=f"EigenPolygon corners={corners!r} must be a whole number from 3 to 1024"):
+        eigenvalues_from_json({"polygon": corners})
+
+
+@pytest.mark.parametrize("corners", [3, 4, 5, 60])
+def test_a_sharp_choice_is_a_corner(corners: int) -> None:
+    modulus, turns = EigenPolygon(corners).eigenvalue(torch.eye(corners))
+    assert (modulus <= 1).all()
+    torch.testing.assert_close(modulus, torch.ones(corners), rtol=0, atol=2e-7)
+    error = turns.double() - torch.arange(corners).double() / corners
+    assert (error - error.round()).abs().max() < 6e-8
+
+
+@given(corners=st.integers(3, 12), seed=st.integers(0, 10**6), sharpness=st.floats(0.1, 20))
+def test_the_eigenvalue_is_the_mean_of_the_corners(corners: int, seed: int, sharpness: float) -> None:
+    draws = torch.randn(7, corners, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    weights = (sharpness * draws).softmax(-1)
+    modulus, turns = EigenPolygon(corners).eigenvalue(weights)
+    roots = torch.exp(2j * math.pi * torch.arange(corners).double() / corners)
+    torch.testing.assert_close(torch.polar(modulus, 2 * math.pi * turns), (weights * roots).sum(-1), rtol=0, atol=1e-11)
+
+
+def test_gradients_of_a_polygon_are_finite_even_at_zero() -> None:
+    weights = torch.randn(3, 5, dtype=torch.float64).softmax(-1).requires_grad_()
+    assert torch.autograd.gradcheck(EigenPolygon(5).eigenvalue, (weights,))
+    even = torch.full((4,), 0.25, requires_grad=True)  # 0, where no angle is defined
+    modulus, turns = EigenPolygon(4).eigenvalue(even)
+    (modulus + turns).backward()
+    assert even.grad is not None
+    assert even.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("text", ["Disk", "circle 1"])

@@ -11,7 +11,7 @@ from eigentrack.cli import main
 from eigentrack.cli.spaced_eigenvalues import join_eigenvalues
 from eigentrack.models import ModelConfig, SequenceModel, save_model
 from eigentrack.models.storage import load_config
-from eigentrack.spectrum import EigenDisk, EigenRange, parse_eigenvalues
+from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange, parse_eigenvalues
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,7 @@ from eigentrack.spectrum import EigenDisk, EigenRange, parse_eigenvalues
         ("--eigenvalues disk 7x", EigenDisk(), ["7x"]),
         ("--eigenvalues disk 0.9 7", EigenDisk(0, 0.9), ["7"]),
         ("--eigenvalues annulus 0.5 1 7", EigenDisk(0.5, 1), ["7"]),
+        ("--eigenvalues polygon 5 7", EigenPolygon(5), ["7"]),
     ],
 )
 def test_numbers_of_the_range_are_taken_and_no_others(typed: str, meant: object, left: list[str]) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from eigentrack.layers import GLA, DeltaNet
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.spectrum import EigenDisk, EigenRange
+from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange
 from eigentrack.tasks.tracking import word_problem
 from eigentrack.training import TrainingConfig, length_curve, scaled_accuracy, train
 
@@ -88,6 +88,36 @@ def test_deltanet_counts_where_its_gate_turns() -> None:
         assert torch.equal(read(y, 5), count)
         y, _ = layer.step(nn.functional.one_hot(torch.tensor([3]), 5).float(), state)
         assert torch.equal(read(y, 5), (count[:, -1] + 3) % 5)
+
+
+@pytest.mark.parametrize(("modulus", "corners"), [(3, 3), (5, 5), (5, 60)])
+def test_corners_of_a_polygon_count_at_every_length(modulus: int, corners: int) -> None:
+    """Letter g chooses the corner g/modulus, by logits of 20 where all others have 0."""
+    options = {"heads": 2, "key_dim": 2, "value_dim": 1, "bare": True, "learn_initial_state": True}
+    layer = GLA(modulus, eigenvalues=EigenPolygon(corners), **options)
+    assert layer.corner_proj is not None
+    assert layer.initial_memory is not None
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.zero_()
+        chosen = nn.functional.one_hot(torch.arange(modulus) * corners // modulus, corners).T.float()  # [corner, letter]
+        layer.corner_proj.logits.weight.copy_(20 * chosen.repeat(2, 1))
+        layer.initial_memory[:, 0] = 1.0
+        layer.q_proj.weight.copy_(torch.tensor([1.0, 0.0, 0.0, 1.0])[:, None].expand(-1, modulus))
+        layer.out_proj.weight[:2] = torch.eye(2)
+        letters = torch.randint(modulus, (1, LENGTH))
+        y, state = layer(nn.functional.one_hot(letters, modulus).float())
+        count = letters.cumsum(1) % modulus
+        assert torch.equal(read(y, modulus), count)
+        y, _ = layer.step(nn.functional.one_hot(torch.tensor([2]), modulus).float(), state)
+        assert torch.equal(read(y, modulus), (count[:, -1] + 2) % modulus)
+
+
+def test_a_gate_in_a_polygon_remembers_at_first() -> None:
+    layer = GLA(64, eigenvalues=EigenPolygon(5))
+    with torch.no_grad():
+        eigenvalues = layer.gates(torch.randn(1, 1000, 64))["eigenvalue"]
+    assert 0.8 < float(eigenvalues.real.mean()) < 0.95
 
 
 def test_a_gate_of_deltanet_hardly_turns_at_first() -> None:
