@@ -155,9 +155,10 @@ class EigenPolygon:
 
     def eigenvalue(self, weights: Float[Tensor, "*batch m"]) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
         """Modulus and turn; at 0, where no angle is defined and a gradient would be infinite, that of a corner 1e-12 away."""
-        angles = 2 * math.pi / self.corners * torch.arange(self.corners, dtype=weights.dtype, device=weights.device)
+        angles = 2 * math.pi / self.corners * torch.arange(self.corners, dtype=torch.float64, device=weights.device)
+        cosine, sine = angles.cos().to(weights.dtype), angles.sin().to(weights.dtype)
         # summed, not multiplied as matrices: those may be rounded to TF32, and an angle must not
-        real, imaginary = (weights * angles.cos()).sum(-1) + TINY, (weights * angles.sin()).sum(-1)
+        real, imaginary = (weights * cosine).sum(-1) + TINY, (weights * sine).sum(-1)
         return torch.hypot(real, imaginary).clamp(max=1), torch.atan2(imaginary, real) / (2 * math.pi)
 
 

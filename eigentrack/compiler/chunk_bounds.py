@@ -118,8 +118,10 @@ def _products_fault(mixer: DeltaNet, x: Tensor) -> str | None:
 
 
 def _gates_fault(mixer: GLA, x: Tensor) -> str | None:
-    if mixer.turn_proj is not None:
+    if mixer.eigenvalues.turns:
         return "there is no bound for gates that turn"
+    if mixer.k_proj is None or mixer.v_proj is None:
+        return "there is no bound for a memory without writes"
     parts = [mixer.gates(x[None])["eigenvalue"].double()]
     parts += [projection(x).double() for projection in (mixer.q_proj, mixer.k_proj, mixer.v_proj)]
     if not all(_whole(part) for part in parts):

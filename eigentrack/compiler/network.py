@@ -128,6 +128,8 @@ def _set_products(layer: DeltaNet, plan: Products) -> None:
 def _set_gates(layer: GLA, plan: Gates) -> None:
     """A factor with key 1 is the gate 1 - beta and the write beta value."""
     assert layer.gate_proj is not None
+    assert layer.k_proj is not None
+    assert layer.v_proj is not None
     down, up = cast(nn.Linear, layer.gate_proj[0]), cast(nn.Linear, layer.gate_proj[1])
     up.weight.copy_(torch.eye(len(up.weight)))
     gate_logit = _gate_logits(layer.eigenvalues.radial)

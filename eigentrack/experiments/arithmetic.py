@@ -13,7 +13,8 @@ And one on why a head that turns fades: its reflections are near -1 and not ther
 
 The last one is that a network should not tune angles at all, but choose them: its last block is gated linear attention whose
 eigenvalues lie in a polygon, so that a sharp choice among the corners is an exact turn. Below it two blocks of two factors
-find what to add. Five corners are told what the modulus is; sixty, which have the angles of addition modulo 2 to 6, are not.
+find what to add, and the last one's memory is only turned: no token writes to it. Five corners are told what the modulus is;
+sixty, which have the angles of addition modulo 2 to 6, are not.
 
 Blocks, width and task are those of Table 3. The rate, 1e-3 or 3e-3, was chosen on validation alone (`SEARCHED`).
 """
@@ -126,7 +127,7 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
         if layer.last is None:
             return {"mixer": "deltanet", "mixer_options": factors, "eigenvalues": chomsky.WIDE}
         below = PANELS[0].model["layers"] - 1
-        turning = {**options, "eigenvalues": layer.last.to_json(), "learn_initial_state": True}
+        turning = {**options, "eigenvalues": layer.last.to_json(), "learn_initial_state": True, "writes": False}
         return {
             "mixer": ["deltanet"] * below + ["gla"],
             "mixer_options": [factors] * below + [turning],

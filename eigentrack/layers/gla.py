@@ -28,6 +28,9 @@ class GLA(LinearMixer):
     """`gate_temperature` τ keeps the gates near the top of the range at the start of training. A polygon has neither τ nor
     `gate_rank`: its logits have the full rank.
 
+    `writes=False`: tokens only turn the memory and let it fade, from the start that it has learnt; there are no keys and no
+    values. What is counted is all that is held, and nothing adds up beside it.
+
     `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm, scale or output gate.
     """
 
@@ -48,6 +51,7 @@ class GLA(LinearMixer):
         conv: int = 0,
         key_norm: bool = False,
         learn_initial_state: bool = False,
+        writes: bool = True,
         bare: bool = False,
         norm_eps: float = 1e-5,
         backend: str = "auto",
@@ -57,12 +61,19 @@ class GLA(LinearMixer):
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, gate_rank=gate_rank)
         if gate_temperature <= 0:
             raise ValueError(f"gate_temperature={gate_temperature} must be positive")
-        widths = [heads * key_dim, heads * key_dim, heads * value_dim]  # q, k, v
+        if not writes and not learn_initial_state:
+            raise ValueError("writes=False needs learn_initial_state=True: a memory that starts empty would stay empty")
+        widths = [heads * key_dim, heads * key_dim, heads * value_dim][: 3 if writes else 1]  # q, k, v
         convolution = optional_convolution(sum(widths), conv)
         super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
         self.heads, self.gate_temperature, self.key_norm, self.bare = heads, gate_temperature, key_norm, bare
 
-        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
+        self.q_proj, *written = (nn.Linear(d_model, width, bias=False) for width in widths)
+        self.k_proj: nn.Linear | None
+        self.v_proj: nn.Linear | None
+        self.k_proj, self.v_proj = written if writes else (None, None)
+        if self.initial_memory is not None and not writes:
+            nn.init.normal_(self.initial_memory)
         self.turn_proj = optional_turns(self.eigenvalues, d_model, heads, "key_dim", key_dim)
         self.corner_proj = optional_corners(self.eigenvalues, d_model, heads, "key_dim", key_dim)
         gates = heads * key_dim if self.turn_proj is None else self.turn_proj.out_features
@@ -76,10 +87,12 @@ class GLA(LinearMixer):
     def _mix(
         self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
-        parts = [Part(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj)]
+        projections = (self.q_proj, self.k_proj, self.v_proj)
+        parts = [Part(project(x)) for project in projections if project is not None]
         silu = self.convolution is not None and not self.bare
         convolved, window, _ = self._convolve(parts, state.window, cu_seqlens, silu=silu)
-        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in convolved)
+        q, *written = (part.unflatten(-1, (self.heads, -1)) for part in convolved)
+        k, v = written or (torch.zeros_like(q), q.new_zeros(*q.shape[:-1], self.memory_shape[-1]))
         y, memory = gated_linear(
             q if self.bare else q * q.shape[-1] ** -0.5,
             unit(k) if self.key_norm else k,

@@ -35,6 +35,10 @@ LINEAR = [
     ("gla", {"heads": 2, "eigenvalues": RING, "key_dim": 6, "learn_initial_state": True}),
     ("gla", {"heads": 3, "eigenvalues": EigenPolygon(5), "key_dim": 4, "conv": 4, "learn_initial_state": True}),
     ("gla", {"heads": 2, "eigenvalues": EigenPolygon(4), "key_dim": 6, "key_norm": True}),
+    (
+        "gla",
+        {"heads": 2, "eigenvalues": EigenPolygon(6), "key_dim": 4, "conv": 2, "learn_initial_state": True, "writes": False},
+    ),
     ("s4d", {"state_size": 3, "eigenvalues": NARROW}),
     ("s4d", {"state_size": 3, "eigenvalues": WIDE, "conv": 4, "learn_initial_state": True}),
     ("s4d", {"state_size": 4, "eigenvalues": DISK}),
