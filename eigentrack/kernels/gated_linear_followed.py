@@ -23,6 +23,7 @@ from eigentrack.kernels.gated_linear_gradients import pair_products
 
 BLOCK = tl.constexpr(16)  # tokens
 BLOCK_LEVELS = tl.constexpr(4)
+LANES = tl.constexpr(32)  # threads of a warp, which is all that a program of scores has
 NOTHING = tl.constexpr(-0.0)  # the number that a sum may leave out: x + (-0.0) = x for every x
 
 
@@ -134,7 +135,8 @@ def scores_kernel(
         token = first * heads + head
         own, left = token + second * BLOCK * heads, tokens - second * BLOCK  # the block's first token, how many are left
         other, others = token + (1 - second) * BLOCK * heads, tokens - (1 - second) * BLOCK
-        b_columns = tl.zeros([BLOCK, BLOCK], dtype=tl.float32)  # the transpose of P
+        o_row = tl.arange(0, LANES)  # rows of P, one a thread: with 16 alone two threads would hold, and write, the same
+        b_columns = tl.zeros([BLOCK, LANES], dtype=tl.float32)  # the transpose of P
         b_across = tl.zeros([BLOCK, BLOCK], dtype=tl.float32)
         for k_start in range(0, K, BK):
             o_k = k_start + tl.arange(0, BK)
@@ -148,7 +150,7 @@ def scores_kernel(
                 b_gate, b_query = row_of(b_a, i), row_of(b_q, i)
                 b_held = follow(b_held, b_gate, row_of(b_k, i), i)
                 b_column = tl.sum(b_held * b_query[None, :], axis=1)  # row i of P, which lies in memory as a column does here
-                b_columns += tl.where((o == i)[None, :], b_column[:, None], 0.0)
+                b_columns += tl.where((o_row == i)[None, :], b_column[:, None], 0.0)
                 b_start = b_start * b_gate
                 b_queries = with_row(b_queries, b_start * b_query, i)
             # now the keys, b_held, have come to the block's end, and Γ_i0 is the product of all its gates
@@ -164,7 +166,8 @@ def scores_kernel(
             tl.store(own_channels(queries + own * K, o_k, heads, K), b_queries.to(OPERAND), mask=m_inside)
             tl.store(own_channels(keys + own * K, o_k, heads, K), b_held.to(OPERAND), mask=m_inside)
         p_scores = scores + place * C * C + second * BLOCK * C
-        tl.store(p_scores + second * BLOCK + o[:, None] + o[None, :] * C, b_columns.to(scores.dtype.element_ty))
+        p_columns = p_scores + second * BLOCK + o[:, None] + o_row[None, :] * C
+        tl.store(p_columns, b_columns.to(scores.dtype.element_ty), mask=(o_row < BLOCK)[None, :])
         store_tile(p_scores + (1 - second) * BLOCK, b_across, o, o, o < BLOCK, C)
 
 
