@@ -31,6 +31,8 @@ class GLA(LinearMixer):
     `writes=False`: tokens only turn the memory and let it fade, from the start that it has learnt; there are no keys and no
     values. What is counted is all that is held, and nothing adds up beside it.
 
+    `sharp_after`: after so many calls in training a pair in a polygon takes one corner, not the mean of several.
+
     `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm, scale or output gate.
     """
 
@@ -52,6 +54,7 @@ class GLA(LinearMixer):
         key_norm: bool = False,
         learn_initial_state: bool = False,
         writes: bool = True,
+        sharp_after: int | None = None,
         bare: bool = False,
         norm_eps: float = 1e-5,
         backend: str = "auto",
@@ -75,7 +78,7 @@ class GLA(LinearMixer):
         if self.initial_memory is not None and not writes:
             nn.init.normal_(self.initial_memory)
         self.turn_proj = optional_turns(self.eigenvalues, d_model, heads, "key_dim", key_dim)
-        self.corner_proj = optional_corners(self.eigenvalues, d_model, heads, "key_dim", key_dim)
+        self.corner_proj = optional_corners(self.eigenvalues, d_model, heads, "key_dim", key_dim, sharp_after)
         gates = heads * key_dim if self.turn_proj is None else self.turn_proj.out_features
         ranked = nn.Sequential(nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, gates))
         self.gate_proj = ranked if self.corner_proj is None else None

@@ -113,6 +113,27 @@ def test_corners_of_a_polygon_count_at_every_length(modulus: int, corners: int) 
         assert torch.equal(read(y, modulus), (count[:, -1] + 2) % modulus)
 
 
+def test_choices_become_sharp_after_so_many_calls_in_training() -> None:
+    layer, x = GLA(8, heads=2, key_dim=4, eigenvalues=EigenPolygon(5), sharp_after=2), torch.randn(1, 50, 8)
+
+    def moduli() -> Tensor:
+        return layer.eval().gates(x)["eigenvalue"].abs()
+
+    for _ in range(2):
+        layer.train()(x)
+        assert moduli().max() < 0.999
+    layer.train()(x)
+    torch.testing.assert_close(moduli(), torch.ones_like(moduli()), rtol=0, atol=2e-7)
+    copy = GLA(8, heads=2, key_dim=4, eigenvalues=EigenPolygon(5), sharp_after=2)
+    copy.load_state_dict(layer.state_dict())
+    assert torch.equal(copy.eval()(x)[0], layer.eval()(x)[0])
+
+    layer.train()(x)[0].square().sum().backward()
+    assert layer.corner_proj is not None
+    assert layer.corner_proj.logits.weight.grad is not None
+    assert layer.corner_proj.logits.weight.grad.abs().max() > 0  # as if it were the mean
+
+
 def test_a_gate_in_a_polygon_remembers_at_first() -> None:
     layer = GLA(64, eigenvalues=EigenPolygon(5))
     with torch.no_grad():
