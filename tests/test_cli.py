@@ -91,7 +91,10 @@ def test_train_then_evaluate(tmp_path: Path, task: list[str]) -> None:
         (["--task-option", "last_weight"], "--task-option 'last_weight' must be written name=value"),
         (["--task-option", "last_weight=abc"], "task 'parity': option last_weight='abc' must be of type float"),
         (["--layer-option", "heads=true"], "mixer 'deltanet': option heads=True must be of type int"),
-        (["--layer-option", "gate=3"], 'eigenvalues are written [low, high] or {"disk": [inner, outer]}, got 3'),
+        (
+            ["--layer-option", "gate=3"],
+            'eigenvalues are written [low, high], {"disk": [inner, outer]} or {"polygon": corners}, got 3',
+        ),
         (["--label-smoothing", "2"], "label_smoothing=2.0 must be at least 0 and below 1"),
         (["--device", "cuda:77"], "--device cuda:77 is not to be had here"),
         (["--task", "[/red]x"], "task '[/red]x' is not known"),

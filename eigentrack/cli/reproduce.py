@@ -62,6 +62,7 @@ def reproduce(
 
     Example: eigentrack reproduce figure1 --budget smoke --jobs 2
     """
+    begun = time.time()  # loading torch and unpacking an archive count, too
     from eigentrack.experiments.cell_archive import carried_in, unpack_cells
     from eigentrack.experiments.ray_launcher import run_on_ray
     from eigentrack.experiments.reproduce import CELLS, launching, named_experiment, run_cells
@@ -93,7 +94,7 @@ def reproduce(
         unpack_cells(archive, folder / CELLS)
     launch = partial(launchers[launcher], jobs=jobs or _jobs(device, bool(language_models)), device=device)
     if minutes is not None:
-        launch = partial(launch, until=time.time() + 60 * minutes)
+        launch = partial(launch, until=begun + 60 * minutes)
 
     columns = TextColumn("{task.fields[cells]}"), BarColumn(), TimeRemainingColumn()
     with Progress(*columns, console=err, disable=as_json) as progress:

@@ -142,5 +142,6 @@ def _check_weights(folder: Path, found: dict[str, Tensor], expected: dict[str, T
             raise ValueError(
                 f"{folder}: {name!r} has shape {list(found[name].shape)}, the configuration needs {list(tensor.shape)}"
             )
-        if not found[name].is_floating_point():
-            raise ValueError(f"{folder}: {name!r} has dtype {found[name].dtype}, expected floats")
+        if found[name].is_floating_point() != tensor.is_floating_point():
+            kind = "floats" if tensor.is_floating_point() else "whole numbers"
+            raise ValueError(f"{folder}: {name!r} has dtype {found[name].dtype}, expected {kind}")
