@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from eigentrack.models import ModelConfig, SequenceModel, load_model, save_model
 from eigentrack.models.storage import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, write_atomically
+from eigentrack.spectrum import EigenPolygon
 
 
 @pytest.fixture
@@ -124,6 +125,21 @@ def test_integer_weights_are_refused(saved: tuple[SequenceModel, Path]) -> None:
     save_file(weights, folder / WEIGHTS_FILE)
     with pytest.raises(ValueError, match=r"'norm.weight' has dtype torch.int64, expected floats"):
         load_model(folder)
+
+
+def test_a_layer_that_counts_keeps_its_count(tmp_path: Path) -> None:
+    options = {"key_dim": 2, "eigenvalues": EigenPolygon(5), "sharp_after": 1}
+    model = SequenceModel(ModelConfig(vocab_size=7, d_model=8, layers=1, mixer="gla", mixer_options=options))
+    tokens = torch.randint(7, (2, 9))
+    for _ in range(2):
+        model.train()(tokens)  # from here on it is sharp
+    save_model(model, tmp_path)
+    assert torch.equal(load_model(tmp_path).eval()(tokens)[0], model.eval()(tokens)[0])
+    weights = load_file(tmp_path / WEIGHTS_FILE)
+    weights["blocks.0.mixer.corner_proj.calls"] = torch.tensor(2.0)
+    save_file(weights, tmp_path / WEIGHTS_FILE)
+    with pytest.raises(ValueError, match=r"'blocks.0.mixer.corner_proj.calls' has dtype torch.float32, expected whole numbers"):
+        load_model(tmp_path)
 
 
 def shard(folder: Path) -> list[Path]:
