@@ -192,10 +192,13 @@ def save_memory_of_short_scans() -> None:
     plans._kept.cache_clear()
 
 
-def run_all(match: str) -> None:
+def run_all(match: str) -> int:
+    """How many cases there were."""
+    count = 0
     for name, run in cases():
         if match not in name:
             continue
+        count += 1
         with torch.no_grad():
             run()  # one token alone has kernels of its own
         differentiable = [x for x in run() if x.requires_grad]
@@ -203,6 +206,7 @@ def run_all(match: str) -> None:
             torch.autograd.backward([x.float().sum() for x in differentiable])
         torch.cuda.synchronize()
         print(name, flush=True)
+    return count
 
 
 def main() -> int:
@@ -221,7 +225,10 @@ def main() -> int:
     if sanitizer is None:
         print("compute-sanitizer is not on the PATH: it comes with the CUDA toolkit")
         return 2
-    run_all(arguments.match)  # compiles: under the sanitizer only what is compiled already runs at a bearable speed
+    # compiles: under the sanitizer only what is compiled already runs at a bearable speed
+    if not run_all(arguments.match):
+        print(f"--match {arguments.match}: no case has it in its name")
+        return 2
     worst = 0
     for tool in arguments.tools.split(","):
         command = [sanitizer, "--tool", tool, "--error-exitcode", str(FOUND), sys.executable, __file__, "--inside"]
@@ -234,6 +241,8 @@ def main() -> int:
         places = Counter(re.sub(r"0x[0-9a-f]+|\[\d+ hazards\]", "…", line) for line in placed)
         print(f"{tool}: exit code {found.returncode}", *lines[-1:], sep="\n")
         print(*(f"{count:6d}  {place}" for place, count in places.most_common(MOST_PLACES)), sep="\n")
+        if found.returncode not in (0, FOUND):  # not the tool's verdict, but a crash or a refusal
+            print(found.stdout[-1500:], found.stderr[-1500:], sep="\n")
         worst = max(worst, {0: 0, FOUND: 1}.get(found.returncode, 2))
     return worst
 

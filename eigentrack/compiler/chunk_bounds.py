@@ -41,7 +41,7 @@ class InputRecord:
     def __enter__(self) -> InputRecord:
         for layer, block in enumerate(self._model.blocks):
             if isinstance(block.mixer, (DeltaNet, GLA, Dense)):
-                first: Any = block.mixer.matrix_proj if isinstance(block.mixer, Dense) else block.mixer.k_proj
+                first: Any = block.mixer.matrix_proj if isinstance(block.mixer, Dense) else block.mixer.q_proj
                 self._hooks.append(first.register_forward_hook(self._keeper(layer)))
         return self
 

@@ -76,6 +76,8 @@ def architecture_of(model: ModelConfig) -> Architecture | None:
     if len(set(model.mixers)) > 1:
         return None
     mixer, options, layers = model.mixers[0], model.options[0], model.layers
+    if not options.get("writes", True):  # a memory that is only multiplied can never be set anew
+        return None
     eigenvalues = options.get("eigenvalues", model.eigenvalues)
     if mixer in OF_THE_SAME_NAME:
         return Architecture(mixer, eigenvalues if mixer in WITH_RANGE else None, layers=layers)

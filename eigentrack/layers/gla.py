@@ -31,7 +31,8 @@ class GLA(LinearMixer):
     `writes=False`: tokens only turn the memory and let it fade, from the start that it has learnt; there are no keys and no
     values. What is counted is all that is held, and nothing adds up beside it.
 
-    `sharp_after`: after so many calls in training a pair in a polygon takes one corner, not the mean of several.
+    `sharp_after`: after so many steps of training a pair in a polygon takes one corner, not the mean of several. Trainings here
+    say at which step they are; a loop of your own calls `model.at_step(number)`.
 
     `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm, scale or output gate.
     """

@@ -59,29 +59,28 @@ class TurnProjection(PreciseProjection):
 class CornerProjection(nn.Module):
     """Modulus and angle of every pair in a polygon.
 
-    `sharp_after` so many calls in training a pair takes the corner of the largest weight alone, and gradients pass as if it
+    `sharp_after` so many steps of training a pair takes the corner of the largest weight alone, and gradients pass as if it
     took the mean: a mean of neighbours can be tuned to any angle between them, which fits the training lengths and no more.
+    `steps`, a number that is saved with the weights, is set by those who train (`SequenceModel.at_step`).
     """
 
     def __init__(self, inputs: int, pairs: int, polygon: EigenPolygon, sharp_after: int | None) -> None:
         super().__init__()
         self.polygon, self.sharp_after = polygon, sharp_after
-        self.register_buffer("calls", None if sharp_after is None else torch.zeros((), dtype=torch.long))
+        self.register_buffer("steps", None if sharp_after is None else torch.zeros((), dtype=torch.long))
         self.logits = PreciseProjection(inputs, pairs * polygon.corners)
         first = torch.zeros(pairs, polygon.corners)
         first[:, 0] = math.log(FIRST_WEIGHT / (1 - FIRST_WEIGHT) * (polygon.corners - 1))
         self.logits.bias.data = first.flatten()
 
-    calls: Tensor | None
+    steps: Tensor | None
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> tuple[Float[Tensor, "*batch P"], Float[Tensor, "*batch P"]]:
         weights = self.logits(x).unflatten(-1, (-1, self.polygon.corners)).softmax(-1)
-        if self.calls is not None and self.sharp_after is not None:
-            if self.training:
-                self.calls += 1
+        if self.steps is not None and self.sharp_after is not None:
             corner = torch.zeros_like(weights).scatter_(-1, weights.argmax(-1, keepdim=True), 1.0)
             # chosen by a tensor, as a CUDA graph holds one way alone
-            weights = weights + torch.where(self.calls > self.sharp_after, corner - weights, 0.0).detach()
+            weights = weights + torch.where(self.steps >= self.sharp_after, corner - weights, 0.0).detach()
         return self.polygon.eigenvalue(weights)
 
 
@@ -101,8 +100,8 @@ def optional_corners(
         if sharp_after is not None:
             raise ValueError(f"sharp_after={sharp_after} needs corners to choose from, such as eigenvalues=EigenPolygon(5)")
         return None
-    if sharp_after is not None and sharp_after < 0:
-        raise ValueError(f"sharp_after={sharp_after} must be 0 or more, or None for never")
+    if sharp_after is not None and (isinstance(sharp_after, bool) or not isinstance(sharp_after, int) or sharp_after < 0):
+        raise ValueError(f"sharp_after={sharp_after!r} must be a number of steps, 0 or more, or None for never")
     check_pairs(name, channels)
     return CornerProjection(inputs, groups * channels // 2, eigenvalues, sharp_after)
 

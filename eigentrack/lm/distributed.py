@@ -15,7 +15,7 @@ from torch import Tensor, distributed, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from eigentrack.layers import MixerState
-from eigentrack.layers.rotating_gates import TurnProjection
+from eigentrack.layers.rotating_gates import PreciseProjection
 from eigentrack.lm.loss import LanguageLoss
 
 
@@ -67,7 +67,7 @@ def share_out(loss: LanguageLoss, world: World, computed_in: torch.dtype) -> Non
     """
     policy = MixedPrecisionPolicy(param_dtype=computed_in, reduce_dtype=torch.float32)
     mesh = distributed.device_mesh.init_device_mesh(world.device.type, (world.ranks,))
-    for angles in [module for module in loss.modules() if isinstance(module, TurnProjection)]:
+    for angles in [module for module in loss.modules() if isinstance(module, PreciseProjection)]:
         fully_shard(angles, mesh=mesh, mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False))
     for block in loss.model.blocks:
         block.register_forward_hook(_without_gradient_of_the_state)  # before FSDP's own hook, which takes what this one returns

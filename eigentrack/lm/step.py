@@ -68,8 +68,10 @@ class LanguageStep:
         return self.learn(self.shares(self.batches, number))
 
     def prepare(self, number: int) -> None:
-        """What the number decides besides the rows: the rate, and the noise that layers draw."""
+        """What the number decides besides the rows: the rate, the noise that layers draw, and whether they are sharp."""
         set_rate(self.optimizer, self.config.rate(number))
+        for model in {self.weights, self.model}:  # the second may compute for the first
+            model.at_step(number)
         if self.weights.draws_noise:
             seed_noise(self.device, self.config.seed, number, self.world.rank)
 

@@ -219,5 +219,7 @@ def _save_model(step: LanguageStep, folder: Path) -> None:
         return
     with torch.device("meta"):
         model = SequenceModel(step.weights.config)
+    kept = model.state_dict().keys()
+    whole |= {name: buffer.cpu() for name, buffer in step.weights.named_buffers() if name in kept}
     model.load_state_dict(whole, strict=False, assign=True)  # a tied head is the embedding
     save_model(model, folder)

@@ -102,6 +102,13 @@ class SequenceModel(nn.Module):
         """While it learns."""
         return any(getattr(block.mixer, "write_noise", 0.0) > 0 for block in self.blocks)
 
+    def at_step(self, number: int) -> None:
+        """For layers that change in the course of training: it is at this step, counted from 0."""
+        for block in self.blocks:
+            corners = getattr(block.mixer, "corner_proj", None)
+            if corners is not None and corners.steps is not None:
+                corners.steps.fill_(number)
+
     def forward(
         self, tokens: Int[Tensor, "B T"], state: ModelState | None = None, cu_seqlens: Tensor | None = None
     ) -> tuple[Float[Tensor, "B T vocab"], ModelState]:

@@ -45,8 +45,9 @@ class TrainingStep:
         return self.learn(self.sample(number))
 
     def prepare(self, number: int) -> None:
-        """What the number decides besides the batch: the rate, and the noise that layers draw."""
+        """What the number decides besides the batch: the rate, the noise that layers draw, and whether they are sharp."""
         set_rate(self.optimizer, self.config.rate(number))
+        self.model.at_step(number)
         if self.model.draws_noise:
             seed_noise(self.device, self.config.seed, number)
 

@@ -15,7 +15,7 @@ from eigentrack.experiments.experiment import Panel, Series
 from eigentrack.experiments.theory import Theory, architecture_of, automaton_of
 from eigentrack.expressivity import Architecture, judge
 from eigentrack.models import ModelConfig
-from eigentrack.spectrum import EigenDisk, EigenRange
+from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange
 
 WIDE = EigenRange(-1, 1)
 
@@ -48,6 +48,8 @@ WIDE = EigenRange(-1, 1)
         # theory knows the whole disk alone
         ({"mixer": "gla", "eigenvalues": EigenDisk(0, 0.9)}, None),
         ({"mixer": "mamba", "eigenvalues": EigenDisk(0.5, 1)}, None),
+        ({"mixer": "gla", "eigenvalues": EigenPolygon(5)}, None),
+        ({"mixer": "gla", "mixer_options": {"writes": False, "learn_initial_state": True}}, None),
         ({"mixer": "s4d", "eigenvalues": EigenDisk(0.5, 0.9)}, None),
         ({"mixer": "dense", "mixer_options": {"eigenvalues": None}}, Architecture("dense", layers=2)),
         ({"mixer": "slstm"}, Architecture("slstm", layers=2)),

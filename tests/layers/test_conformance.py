@@ -202,6 +202,14 @@ def test_autocast_leaves_the_products_of_the_memory_alone(name: str, options: di
             "key_dim=3 must be even: complex eigenvalues turn pairs",
         ),
         ("gla", {"heads": 2, "key_dim": 3, "eigenvalues": EigenPolygon(3)}, "key_dim=3 must be even: complex eigenvalues turn"),
+        ("gla", {"heads": 2, "writes": False}, "writes=False needs learn_initial_state=True"),
+        ("gla", {"heads": 2, "sharp_after": 3}, "sharp_after=3 needs corners to choose from"),
+        ("gla", {"heads": 2, "eigenvalues": EigenPolygon(3), "sharp_after": -1}, "sharp_after=-1 must be a number of steps"),
+        (
+            "gla",
+            {"heads": 2, "eigenvalues": EigenPolygon(3), "sharp_after": True},
+            "sharp_after=True must be a number of steps",
+        ),
         (
             "mamba2",
             {"eigenvalues": EigenPolygon(3)},

@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch import distributed
 
-from eigentrack import EigenDisk
-from eigentrack.layers.rotating_gates import TurnProjection
 from eigentrack.lm.distributed import World, share_out
 from eigentrack.lm.loss import LanguageLoss
 from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.spectrum import EigenDisk, EigenPolygon, Eigenvalues
 
 
 @pytest.fixture
@@ -23,19 +22,20 @@ def world(tmp_path: Path) -> Iterator[World]:
     distributed.destroy_process_group()
 
 
-def test_blocks_are_gathered_in_bfloat16_and_angles_in_float32(world: World) -> None:
+@pytest.mark.parametrize(("eigenvalues", "angles"), [(EigenDisk(), "turn_proj"), (EigenPolygon(3), "corner_proj.logits")])
+def test_blocks_are_gathered_in_bfloat16_and_angles_in_float32(world: World, eigenvalues: Eigenvalues, angles: str) -> None:
     config = ModelConfig(
-        vocab_size=11, d_model=8, layers=1, mixer="gla", mixer_options={"heads": 1, "key_dim": 4}, eigenvalues=EigenDisk()
+        vocab_size=11, d_model=8, layers=1, mixer="gla", mixer_options={"heads": 1, "key_dim": 4}, eigenvalues=eigenvalues
     )
     loss = LanguageLoss(SequenceModel(config))
     share_out(loss, world, torch.bfloat16)
     seen: dict[str, torch.dtype] = {}
     mixer = loss.model.blocks[0].mixer
-    for name, module in mixer.named_children():
-        if isinstance(module, (torch.nn.Linear, TurnProjection)):
+    for name, module in mixer.named_modules():
+        if isinstance(module, torch.nn.Linear):
             module.register_forward_pre_hook(lambda module, _, name=name: seen.update({name: module.weight.dtype}))
     tokens = torch.randint(11, (2, 5))
     loss(tokens, tokens, None).sum().backward()
-    assert seen["turn_proj"] == torch.float32
+    assert seen[angles] == torch.float32
     assert seen["q_proj"] == torch.bfloat16
     assert all(parameter.grad is not None and parameter.grad.dtype == torch.float32 for parameter in mixer.parameters())

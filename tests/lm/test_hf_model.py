@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 from eigentrack import EigentrackForCausalLM, ModelConfig, SequenceModel, load_model, save_model
 from eigentrack.lm.hugging_face import RecurrentCache
-from eigentrack.spectrum import EigenDisk, EigenRange
+from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange
 from tests.closeness import assert_close
 
 VOCABULARY, PAD = 11, 0
@@ -83,6 +83,17 @@ def test_loaded_in_half_precision_the_angles_of_a_disk_stay_exact(tmp_path):
     ours, theirs = (part.model.blocks[0].mixer for part in (model, half))
     assert torch.equal(theirs.turn_proj.weight, ours.turn_proj.weight)
     assert theirs.q_proj.weight.dtype == half(torch.zeros(1, 3).long()).logits.dtype == torch.bfloat16
+
+
+def test_loaded_in_half_precision_the_logits_of_corners_stay_exact(tmp_path):
+    options = {"key_dim": 2, "sharp_after": 3}
+    model = wrapped("gla", eigenvalues=EigenPolygon(5), mixer_options=options).float()
+    model.model.at_step(3)
+    model.save_pretrained(tmp_path)
+    half = EigentrackForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    ours, theirs = (part.model.blocks[0].mixer.corner_proj for part in (model, half))
+    assert torch.equal(theirs.logits.weight, ours.logits.weight)
+    assert int(theirs.steps) == 3
 
 
 def test_greedy_generation_is_that_of_the_model():

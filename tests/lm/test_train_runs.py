@@ -107,6 +107,21 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(config: LanguageRunConfig, who
     assert_same_run(whole, tmp_path, 0)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_choices_that_become_sharp_are_sharp_in_a_run_that_was_stopped_and_in_what_it_saves(
+    corpus: Path, tmp_path: Path, precision: str
+) -> None:
+    options = {"heads": 1, "key_dim": 4, "eigenvalues": {"polygon": 3}, "sharp_after": 5}
+    model = {"d_model": 8, "layers": 1, "mixer": "gla", "mixer_options": options, "mlp_width": 12}
+    config = replace(small_run(corpus, precision=precision), model=model)
+    run_language_training(config, tmp_path / "whole")
+    stop_at(7, config, tmp_path / "stopped")
+    run_language_training(config, tmp_path / "stopped", resume=True)
+    assert_same_run(tmp_path / "whole", tmp_path / "stopped", 0)
+    saved = load_model(tmp_path / "whole" / MODEL)
+    assert int(saved.state_dict()["blocks.0.mixer.corner_proj.steps"]) == 9
+
+
 def kill_after_first_checkpoint(config: LanguageRunConfig, folder: Path, processes: int) -> None:
     process = launch(config, folder, processes=processes)
     while process.poll() is None and not complete_checkpoints(folder / CHECKPOINTS):

@@ -127,18 +127,19 @@ def test_integer_weights_are_refused(saved: tuple[SequenceModel, Path]) -> None:
         load_model(folder)
 
 
-def test_a_layer_that_counts_keeps_its_count(tmp_path: Path) -> None:
+def test_a_layer_keeps_the_step_it_was_at(tmp_path: Path) -> None:
     options = {"key_dim": 2, "eigenvalues": EigenPolygon(5), "sharp_after": 1}
     model = SequenceModel(ModelConfig(vocab_size=7, d_model=8, layers=1, mixer="gla", mixer_options=options))
     tokens = torch.randint(7, (2, 9))
-    for _ in range(2):
-        model.train()(tokens)  # from here on it is sharp
+    soft = model(tokens)[0]
+    model.at_step(1)
     save_model(model, tmp_path)
-    assert torch.equal(load_model(tmp_path).eval()(tokens)[0], model.eval()(tokens)[0])
+    assert torch.equal(load_model(tmp_path)(tokens)[0], model(tokens)[0])
+    assert not torch.equal(model(tokens)[0], soft)
     weights = load_file(tmp_path / WEIGHTS_FILE)
-    weights["blocks.0.mixer.corner_proj.calls"] = torch.tensor(2.0)
+    weights["blocks.0.mixer.corner_proj.steps"] = torch.tensor(2.0)
     save_file(weights, tmp_path / WEIGHTS_FILE)
-    with pytest.raises(ValueError, match=r"'blocks.0.mixer.corner_proj.calls' has dtype torch.float32, expected whole numbers"):
+    with pytest.raises(ValueError, match=r"'blocks.0.mixer.corner_proj.steps' has dtype torch.float32, expected whole numbers"):
         load_model(tmp_path)
 
 

@@ -29,7 +29,7 @@ class EigentrackForCausalLM(PreTrainedModel, GenerationMixin):
     supports_gradient_checkpointing = True
     _is_stateful = True
     _no_split_modules = ["Block"]  # noqa: RUF012
-    _keep_in_fp32_modules_strict = ["turn_proj"]  # noqa: RUF012, angles: layers/rotating_gates.py
+    _keep_in_fp32_modules_strict = ["turn_proj", "corner_proj"]  # noqa: RUF012, angles: layers/rotating_gates.py
     _tied_weights_keys = {"model.head.weight": "model.embedding.weight"}  # noqa: RUF012
 
     def __init__(self, config: EigentrackConfig) -> None:
