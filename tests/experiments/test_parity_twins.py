@@ -70,6 +70,7 @@ def test_the_plot_shows_a_twin_under_another(tmp_path: Path, monkeypatch: pytest
     assert "seed 7" in axes.get_title()
 
 
+@pytest.mark.slow
 def test_twins_side_by_side_are_the_twins_alone(tmp_path: Path) -> None:
     cells = [replace(cell, training=replace(cell.training, steps=2, warmup=1)) for cell in twins(0)[2:]]
     reports: list[tuple[int, int]] = []

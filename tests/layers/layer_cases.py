@@ -33,8 +33,10 @@ LINEAR = [
     ("gla", {"heads": 2, "eigenvalues": WIDE, "bare": True}),
     ("gla", {"heads": 3, "eigenvalues": DISK, "key_dim": 4, "conv": 4, "gate_temperature": 1.0}),
     ("gla", {"heads": 2, "eigenvalues": RING, "key_dim": 6, "learn_initial_state": True}),
-    ("gla", {"heads": 3, "eigenvalues": EigenPolygon(5), "key_dim": 4, "conv": 4, "learn_initial_state": True}),
-    ("gla", {"heads": 2, "eigenvalues": EigenPolygon(4), "key_dim": 6, "key_norm": True, "sharp_after": 1000}),
+    (
+        "gla",
+        {"heads": 3, "eigenvalues": EigenPolygon(5), "key_dim": 4, "conv": 4, "learn_initial_state": True, "sharp_after": 9},
+    ),
     (
         "gla",
         {"heads": 2, "eigenvalues": EigenPolygon(6), "key_dim": 4, "conv": 2, "learn_initial_state": True, "writes": False},
