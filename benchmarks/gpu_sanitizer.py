@@ -6,7 +6,7 @@ Forward and backward, and single steps, in float32 and bfloat16: short and long 
 sequences, sequences in segments, with and without gates; from an initial state (but for one case an op), where outputs and the
 last state are differentiated; sLSTM, the short convolution and cross-entropy too. PyTorch's cache of memory is off, so that a
 tensor's neighbour is not its own memory. Errors are printed by place, with their number. Exit code 0: clean; 1: errors found;
-2: no GPU, or the tool is missing or refuses the device.
+2: no GPU, no case that matches, or the tool is missing or refuses the device.
 
 B batch  T time  K key dim  V value dim
 """

@@ -25,6 +25,7 @@ def layers(as_json: AsJson = False) -> None:
             "equation": (inspect.getdoc(sys.modules[mixer.__module__]) or "").split("\n")[0],
             "takes_eigenvalues": issubclass(mixer, LinearMixer),
             "takes_disk": issubclass(mixer, LinearMixer) and mixer.takes_disk,
+            "takes_polygon": issubclass(mixer, LinearMixer) and mixer.takes_polygon,
             "options": ", ".join(accepted_options(mixer, without=("d_model",))),
         }
         for name, mixer in MIXERS.items()
@@ -35,6 +36,7 @@ def layers(as_json: AsJson = False) -> None:
     for row in rows:
         kind = "linear, takes eigenvalues" if row["takes_eigenvalues"] else "baseline"
         kind += ", real or complex" if row["takes_disk"] else ""
+        kind += ", or chosen among corners" if row["takes_polygon"] else ""
         out.print(f"[bold]{row['name']}[/bold]  ({kind})", highlight=False)
         out.print(f"  {row['equation']}", markup=False, highlight=False)
         out.print(f"  options: {row['options']}\n", markup=False, highlight=False)

@@ -64,6 +64,8 @@ class CornerProjection(nn.Module):
     `steps`, a number that is saved with the weights, is set by those who train (`SequenceModel.at_step`).
     """
 
+    steps: Tensor | None
+
     def __init__(self, inputs: int, pairs: int, polygon: EigenPolygon, sharp_after: int | None) -> None:
         super().__init__()
         self.polygon, self.sharp_after = polygon, sharp_after
@@ -72,8 +74,6 @@ class CornerProjection(nn.Module):
         first = torch.zeros(pairs, polygon.corners)
         first[:, 0] = math.log(FIRST_WEIGHT / (1 - FIRST_WEIGHT) * (polygon.corners - 1))
         self.logits.bias.data = first.flatten()
-
-    steps: Tensor | None
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> tuple[Float[Tensor, "*batch P"], Float[Tensor, "*batch P"]]:
         weights = self.logits(x).unflatten(-1, (-1, self.polygon.corners)).softmax(-1)

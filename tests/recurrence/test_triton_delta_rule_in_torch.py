@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 import torch
 from torch import Tensor
 
 from eigentrack.recurrence import delta_rule
-from tests.closeness import TOLERANCE, relative_error
+from tests.recurrence.compilation import assert_no_graph_break, compilations_by_length, without_type_checks
 from tests.recurrence.graph_replay import assert_a_graph_replays
 from tests.recurrence.kernel_accuracy import cast
 from tests.recurrence.recomputation import assert_recomputation_changes_nothing
@@ -28,9 +26,7 @@ def test_it_is_an_operator_of_torch(time: int, gated: bool) -> None:
     torch.library.opcheck(torch.ops.eigentrack.delta_rule, (*leaves, None, True), test_utils=checks)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("beartype") is not None, reason="type checks break graphs; see test_triton_interpreted"
-)
+@without_type_checks
 @pytest.mark.parametrize("time", [20, 70])
 def test_no_graph_break_under_compile(time: int) -> None:
     case = Case(1, time, 1, 1, 8, 8, gated=True)
@@ -40,33 +36,20 @@ def test_no_graph_break_under_compile(time: int) -> None:
         y, last = delta_rule(*leaves[:5], initial_state=leaves[5], backend="triton")
         return y.square().sum() + last.square().sum()
 
-    expected = torch.autograd.grad(loss(*leaves), leaves)
-    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(*leaves), leaves)
-    for ours, plain in zip(found, expected, strict=True):
-        assert relative_error(ours, plain) <= TOLERANCE[torch.float32]
+    assert_no_graph_break(loss, leaves)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("beartype") is not None, reason="type checks break graphs; see test_triton_interpreted"
-)
+@without_type_checks
 def test_one_compilation_takes_many_lengths() -> None:
-    """Sizes are symbols then, which no table of plans can hold."""
-    from torch._dynamo.testing import CompileCounterWithBackend
-
-    counter = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(delta_rule, fullgraph=True, backend=counter, dynamic=True)
-    compilations = []
-    for time in (65, 100, 70, 40, 50, 36):  # the last three are short, which takes kernels of its own
-        leaves = [x.float().requires_grad_() for x in Case(1, time, 1, 1, 8, 8).draw() if x is not None]
-        plain, found = ([*run(*leaves[:4], initial_state=leaves[4], backend="triton")] for run in (delta_rule, compiled))
-        for run in (plain, found):
-            run += torch.autograd.grad(run[0].sum() + run[1].sum(), leaves)
-        for ours, expected in zip(found, plain, strict=True):
-            assert relative_error(ours, expected) <= TOLERANCE[torch.float32]
-        compilations.append(counter.frame_count)
-    assert compilations[0] > 0
-    assert compilations[2] == compilations[1]
-    assert compilations[5] == compilations[3]
+    """Sizes are symbols then, which no table of plans can hold. The last three are short, which takes kernels of its own."""
+    draws = (
+        [x.float().requires_grad_() for x in Case(1, time, 1, 1, 8, 8).draw() if x is not None]
+        for time in (65, 100, 70, 40, 50, 36)
+    )
+    counts = compilations_by_length(lambda *leaves: delta_rule(*leaves[:4], initial_state=leaves[4], backend="triton"), draws)
+    assert counts[0] > 0
+    assert counts[2] == counts[1]
+    assert counts[5] == counts[3]
 
 
 @pytest.mark.parametrize("as_operator", [False, True])

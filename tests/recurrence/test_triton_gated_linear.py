@@ -6,7 +6,6 @@ Runs on a GPU, or on a CPU under Triton's interpreter (TRITON_INTERPRET=1, float
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from torch import Tensor
 from eigentrack.recurrence import gated_linear
 from tests.closeness import TOLERANCE, relative_error
 from tests.recurrence import kernel_accuracy
+from tests.recurrence.compilation import assert_no_graph_break, compilations_by_length, without_type_checks
 from tests.recurrence.graph_replay import assert_a_graph_replays
 from tests.recurrence.kernel_accuracy import assert_a_step_is_accurate, assert_as_accurate_as_plain_torch, cast, plain_torch
 from tests.recurrence.poisoned_memory import poisoned_memory
@@ -302,10 +302,7 @@ def test_it_is_an_operator_of_torch(time: int, channel: bool) -> None:
     torch.library.opcheck(torch.ops.eigentrack.gated_linear, (*leaves, None, True), test_utils=checks)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("beartype") is not None,
-    reason="type checks break graphs; see test_triton_gated_linear_interpreted",
-)
+@without_type_checks
 @pytest.mark.parametrize("time", [20, 70])
 def test_no_graph_break_under_compile(time: int) -> None:
     leaves = [x.float().requires_grad_() for x in Case(1, time, 1, 8, 8, channel=time == 70).draw() if x is not None]
@@ -314,33 +311,19 @@ def test_no_graph_break_under_compile(time: int) -> None:
         y, last = gated_linear(*leaves[:4], initial_state=leaves[4], backend="triton")
         return y.square().sum() + last.square().sum()
 
-    expected = torch.autograd.grad(loss(*leaves), leaves)
-    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(*leaves), leaves)
-    for ours, plain in zip(found, expected, strict=True):
-        assert relative_error(ours, plain) <= TOLERANCE[torch.float32]
+    assert_no_graph_break(loss, leaves)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("beartype") is not None,
-    reason="type checks break graphs; see test_triton_gated_linear_interpreted",
-)
+@without_type_checks
 def test_one_compilation_takes_many_lengths() -> None:
     """Sizes are symbols then."""
-    from torch._dynamo.testing import CompileCounterWithBackend
-
-    counter = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(gated_linear, fullgraph=True, backend=counter, dynamic=True)
-    compilations = []
-    for time in (65, 40, 100):
-        leaves = [x.float().requires_grad_() for x in Case(1, time, 1, 8, 8, channel=True).draw() if x is not None]
-        plain, found = ([*run(*leaves[:4], initial_state=leaves[4], backend="triton")] for run in (gated_linear, compiled))
-        for run in (plain, found):
-            run += torch.autograd.grad(run[0].sum() + run[1].sum(), leaves)
-        for ours, expected in zip(found, plain, strict=True):
-            assert relative_error(ours, expected) <= TOLERANCE[torch.float32]
-        compilations.append(counter.frame_count)
-    assert compilations[0] > 0
-    assert compilations[2] == compilations[1]
+    draws = (
+        [x.float().requires_grad_() for x in Case(1, time, 1, 8, 8, channel=True).draw() if x is not None]
+        for time in (65, 40, 100)
+    )
+    counts = compilations_by_length(lambda *leaves: gated_linear(*leaves[:4], initial_state=leaves[4], backend="triton"), draws)
+    assert counts[0] > 0
+    assert counts[2] == counts[1]
 
 
 @pytest.mark.parametrize("as_operator", [False, True])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 import torch
 from torch import Tensor
 
-from tests.closeness import TOLERANCE, relative_error
+from tests.recurrence.compilation import assert_no_graph_break, compilations_by_length, without_type_checks
 from tests.recurrence.graph_replay import assert_a_graph_replays
 from tests.recurrence.recomputation import assert_recomputation_changes_nothing
 from tests.recurrence.test_triton_selective_scan import DTYPES, INNER, ON_GPU, SIGNED, Case, run
@@ -25,9 +23,7 @@ def test_it_is_an_operator_of_torch(full: bool) -> None:
     torch.library.opcheck(torch.ops.eigentrack.selective_scan, (*leaves, None, -1.0, 1.0, True), test_utils=checks)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("beartype") is not None, reason="type checks break graphs; see test_triton_interpreted"
-)
+@without_type_checks
 def test_no_graph_break_under_compile() -> None:
     case = Case(1, 9, 5, 4, INNER)
     leaves = [x.float().requires_grad_() for x in case.draw() if x is not None]
@@ -36,36 +32,19 @@ def test_no_graph_break_under_compile() -> None:
         y, last = run("triton", case, list(leaves))
         return y.square().sum() + last.square().sum()
 
-    expected = torch.autograd.grad(loss(*leaves), leaves)
-    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(*leaves), leaves)
-    for ours, plain in zip(found, expected, strict=True):
-        assert relative_error(ours, plain) <= TOLERANCE[torch.float32]
+    assert_no_graph_break(loss, leaves)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("beartype") is not None, reason="type checks break graphs; see test_triton_interpreted"
-)
+@without_type_checks
 def test_one_compilation_takes_many_lengths() -> None:
-    """Sizes are symbols then."""
-    from torch._dynamo.testing import CompileCounterWithBackend
-
-    def step(*leaves: Tensor) -> list[Tensor]:
-        return list(run("triton", Case(1, 1, 5, 4, INNER), list(leaves)))
-
-    counter = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(step, fullgraph=True, backend=counter, dynamic=True)
-    compilations = []
-    for time in (18, 33, 24, 9, 12):  # fewer than 16 tokens are no whole chunk, and compiled apart
-        leaves = [x.float().requires_grad_() for x in Case(1, time, 5, 4, INNER).draw() if x is not None]
-        plain, found = step(*leaves), compiled(*leaves)
-        for outputs in (plain, found):
-            outputs += torch.autograd.grad(outputs[0].sum() + outputs[1].sum(), leaves)
-        for ours, expected in zip(found, plain, strict=True):
-            assert relative_error(ours, expected) <= TOLERANCE[torch.float32]
-        compilations.append(counter.frame_count)
-    assert compilations[0] > 0
-    assert compilations[2] == compilations[1]
-    assert compilations[4] == compilations[3]
+    """Sizes are symbols then. Fewer than 16 tokens are no whole chunk, and compiled apart."""
+    draws = (
+        [x.float().requires_grad_() for x in Case(1, time, 5, 4, INNER).draw() if x is not None] for time in (18, 33, 24, 9, 12)
+    )
+    counts = compilations_by_length(lambda *leaves: run("triton", Case(1, 1, 5, 4, INNER), list(leaves)), draws)
+    assert counts[0] > 0
+    assert counts[2] == counts[1]
+    assert counts[4] == counts[3]
 
 
 @pytest.mark.parametrize("as_operator", [False, True])

@@ -5,7 +5,6 @@ Runs on a GPU, or on a CPU under Triton's interpreter (TRITON_INTERPRET=1), wher
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +17,7 @@ from torch.nn import functional as F
 from eigentrack.layers import DeltaNet, Mamba, short_convolution
 from eigentrack.layers.short_convolution import Part, ShortConvolution
 from tests.closeness import TOLERANCE, relative_error
+from tests.recurrence.compilation import assert_no_graph_break, without_type_checks
 from tests.recurrence.graph_replay import assert_a_graph_replays
 from tests.recurrence.recomputation import assert_recomputation_changes_nothing
 
@@ -210,9 +210,7 @@ def test_it_is_an_operator_of_torch(case: Case) -> None:
     torch.library.opcheck(torch.ops.eigentrack.short_convolution, arguments, test_utils=checks)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("beartype") is not None, reason="type checks break graphs; see test_triton_interpreted"
-)
+@without_type_checks
 def test_no_graph_break_under_compile() -> None:
     case = Case(2, 9, 12, bias=True, unit=6)
     leaves = [x.to(DEVICE, torch.float32).requires_grad_() for x in case.draw(torch.float32)]
@@ -221,10 +219,7 @@ def test_no_graph_break_under_compile() -> None:
         y, rounding = case.run(*leaves)
         return (y * rounding.repeat_interleave(6, dim=-1)).square().mul(torch.arange(12, device=DEVICE)).sum()
 
-    expected = torch.autograd.grad(loss(*leaves), leaves)
-    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(*leaves), leaves)
-    for ours, plain in zip(found, expected, strict=True):
-        assert relative_error(ours, plain) <= TOLERANCE[torch.float32]
+    assert_no_graph_break(loss, leaves)
 
 
 @pytest.mark.parametrize(("bias", "bounds"), [(False, None), (True, (0, 1, 3, 10, 12))], ids=str)

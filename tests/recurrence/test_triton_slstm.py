@@ -6,7 +6,6 @@ Memory that the kernels allocate is filled with NaN first: what they do not writ
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from eigentrack.recurrence import slstm
 from tests.closeness import TOLERANCE, relative_error
+from tests.recurrence.compilation import assert_no_graph_break, without_type_checks
 from tests.recurrence.graph_replay import assert_a_graph_replays
 
 ON_GPU = torch.cuda.is_available()
@@ -251,9 +251,7 @@ def test_they_are_operators_of_torch() -> None:
     torch.library.opcheck(torch.ops.eigentrack.slstm_backward, given, test_utils=("test_schema", "test_faketensor"))
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("beartype") is not None, reason="type checks break graphs; see test_triton_slstm_cases"
-)
+@without_type_checks
 def test_no_graph_break_under_compile() -> None:
     case = Case(2, 5, 2, 4)
     leaves = [x.float().requires_grad_() for x in case.draw()]
@@ -262,10 +260,7 @@ def test_no_graph_break_under_compile() -> None:
         y, last = run("triton", case, list(leaves))
         return y.square().sum() + last[0].square().sum()
 
-    expected = torch.autograd.grad(loss(*leaves), leaves[:5])
-    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(*leaves), leaves[:5])
-    for ours, plain in zip(found, expected, strict=True):
-        assert relative_error(ours, plain) <= TOLERANCE[torch.float32]
+    assert_no_graph_break(lambda *given: loss(*given, *leaves[5:]), leaves[:5])
 
 
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
