@@ -21,12 +21,14 @@ from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive
 from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import gated_linear
-from eigentrack.spectrum import EigenRange, Eigenvalues
+from eigentrack.spectrum import EigenPolygon, EigenRange, Eigenvalues
+
+RANK, TEMPERATURE = 16, 16.0  # of the gates
 
 
 class GLA(LinearMixer):
-    """`gate_temperature` τ keeps the gates near the top of the range at the start of training. A polygon has neither τ nor
-    `gate_rank`: its logits have the full rank.
+    """`gate_temperature` τ, 16 unless given, keeps the gates near the top of the range at the start of training; `gate_rank`,
+    16 unless given, is that of W. A polygon has neither: its logits have the full rank.
 
     `writes=False`: tokens only turn the memory and let it fade, from the start that it has learnt; there are no keys and no
     values. What is counted is all that is held, and nothing adds up beside it.
@@ -47,8 +49,8 @@ class GLA(LinearMixer):
         heads: int = 4,
         key_dim: int | None = None,
         value_dim: int | None = None,
-        gate_rank: int = 16,
-        gate_temperature: float = 16.0,
+        gate_rank: int | None = None,
+        gate_temperature: float | None = None,
         eigenvalues: Eigenvalues = EigenRange(-1, 1),
         widened_from: EigenRange | None = None,
         conv: int = 0,
@@ -62,6 +64,12 @@ class GLA(LinearMixer):
     ) -> None:
         key_dim = max(1, head_width(d_model, heads) // 2) if key_dim is None else key_dim
         value_dim = head_width(d_model, heads) if value_dim is None else value_dim
+        if isinstance(eigenvalues, EigenPolygon):
+            for name, given in {"gate_rank": gate_rank, "gate_temperature": gate_temperature}.items():
+                if given is not None:
+                    raise ValueError(f"{name}={given} is for gates in a range or a disk; {eigenvalues} has none, leave it out")
+        gate_rank = RANK if gate_rank is None else gate_rank
+        gate_temperature = TEMPERATURE if gate_temperature is None else gate_temperature
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, gate_rank=gate_rank)
         if gate_temperature <= 0:
             raise ValueError(f"gate_temperature={gate_temperature} must be positive")
@@ -81,6 +89,7 @@ class GLA(LinearMixer):
         self.turn_proj = optional_turns(self.eigenvalues, d_model, heads, "key_dim", key_dim)
         self.corner_proj = optional_corners(self.eigenvalues, d_model, heads, "key_dim", key_dim, sharp_after)
         gates = heads * key_dim if self.turn_proj is None else self.turn_proj.out_features
+        # drawn in a polygon, too, which drops them: seeds start where those of the published networks did
         ranked = nn.Sequential(nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, gates))
         self.gate_proj = ranked if self.corner_proj is None else None
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads)

@@ -192,6 +192,7 @@ def test_autocast_leaves_the_products_of_the_memory_alone(name: str, options: di
         ("deltanet", {"backend": "cuda"}, "backend='cuda' is not known; there are auto, reference, chunked"),
         ("mamba", {"dt_rank": 0}, "dt_rank=0 must be a whole number of at least 1"),
         ("gla", {"gate_temperature": 0.0}, "gate_temperature=0.0 must be positive"),
+        ("gla", {"gate_rank": 8, "eigenvalues": EigenPolygon(5)}, "gate_rank=8 is for gates in a range or a disk; polygon 5"),
         ("mamba", {"state_size": 0}, "state_size=0 must be"),
         ("mamba2", {"heads": 7}, r"expand\*d_model=24 must be a multiple of heads=7"),
         ("mamba2", {"heads": 4, "groups": 3}, "heads=4, and heads of groups=3"),
