@@ -126,6 +126,7 @@ def _restore(step: LanguageStep, tensors: dict[str, Tensor], done: int) -> None:
     for name, weight in step.parameters.items():
         count = torch.tensor(float(done), device=weight.device if weight.is_cuda else "cpu")
         step.optimizer.state[weight] = {"step": count, **{moment: tensors[f"{moment}.{name}"] for moment in MOMENTS}}
+    step.at_step(done - 1)  # a run that is over takes no step that says it
     step.refresh()
 
 

@@ -70,10 +70,13 @@ class LanguageStep:
     def prepare(self, number: int) -> None:
         """What the number decides besides the rows: the rate, the noise that layers draw, and whether they are sharp."""
         set_rate(self.optimizer, self.config.rate(number))
-        for model in {self.weights, self.model}:  # the second may compute for the first
-            model.at_step(number)
+        self.at_step(number)
         if self.weights.draws_noise:
             seed_noise(self.device, self.config.seed, number, self.world.rank)
+
+    def at_step(self, number: int) -> None:
+        for model in {self.weights, self.model}:  # the second may compute for the first
+            model.at_step(number)
 
     def shares(self, batches: PackedBatches, number: int) -> list[PackedBatch]:
         """This process's micro-batches: the rows of the step are the same for any number of processes."""

@@ -27,7 +27,7 @@ from eigentrack.lm.flops import matrix_product_rate, training_flops
 from eigentrack.lm.sharded_checkpoint import ShardedCheckpoints
 from eigentrack.lm.step import LanguageStep
 from eigentrack.models import SequenceModel, save_model
-from eigentrack.models.storage import write_json
+from eigentrack.models.storage import clear_unfinished, write_json
 from eigentrack.training.folder_lock import only_process_in
 from eigentrack.training.loop import take_steps
 from eigentrack.training.metrics_log import Metrics, MetricsLog
@@ -195,6 +195,8 @@ def _opened(folder: Path, config: LanguageRunConfig, resume: bool, world: World)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file: name a folder")
     with only_process_in(folder) if world.leads else nullcontext():
+        if world.leads:
+            clear_unfinished(folder)
         is_new = not (folder / RUN_FILE).exists()
         if not is_new:
             if not resume:

@@ -102,6 +102,12 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
         raise
 
 
+def clear_unfinished(folder: Path) -> None:
+    """What a process that was killed while it wrote has left beside its files; nobody else may be writing there."""
+    for path in folder.rglob(".*.tmp"):
+        path.unlink()
+
+
 def write_json(path: Path, values: Any) -> None:
     text = json.dumps(values, indent=2) + "\n"
     write_atomically(path, lambda temporary: Path(temporary).write_text(text))

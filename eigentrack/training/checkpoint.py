@@ -19,15 +19,18 @@ KEPT = 2  # the last one, and one to fall back on
 
 
 def save_checkpoint(folder: Path, model: SequenceModel, optimizer: torch.optim.Optimizer, step: int) -> None:
-    """`step` steps are done. Older checkpoints beyond the last two are removed once the new one is in place."""
+    """`step` steps are done. Once the new one is in place, of those before it one stays, and none of those after it: they
+    could not be used, or the run would be there."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {f"model.{name}": tensor for name, tensor in stored_weights(model).items()}
     for number, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
     tensors["random"] = torch.get_rng_state()
-    write_tensors(folder / f"step-{step:09d}.safetensors", tensors, {"step": json.dumps(step)})
-    for old in checkpoints(folder)[:-KEPT]:
-        old.unlink()
+    newest = folder / f"step-{step:09d}.safetensors"
+    write_tensors(newest, tensors, {"step": json.dumps(step)})
+    before = [path for path in checkpoints(folder) if path < newest]
+    for path in set(checkpoints(folder)) - {newest, *before[1 - KEPT :]}:
+        path.unlink()
 
 
 def load_checkpoint(folder: Path, model: SequenceModel, optimizer: torch.optim.Optimizer) -> tuple[int, list[str]]:

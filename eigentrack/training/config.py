@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eigentrack.tasks.task import check_lengths
-from eigentrack.training.optimization import OptimizationConfig
+from eigentrack.training.optimization import OptimizationConfig, check_pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +15,6 @@ class TrainingConfig(OptimizationConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_pairs("lengths")
+        check_pair("lengths", self.lengths, whole=True)
         check_lengths(self.lengths)
         self._check("label_smoothing", lambda share: 0 <= share < 1, "at least 0 and below 1")

@@ -29,7 +29,7 @@ class OptimizationConfig:
 
     def __post_init__(self) -> None:
         require_positive(steps=self.steps, batch=self.batch)
-        self._check_pairs("betas")
+        check_pair("betas", self.betas)
         if not isinstance(self.seed, int):
             raise ValueError(f"seed={self.seed!r} must be a whole number")
         if self.precision not in PRECISIONS:
@@ -49,12 +49,6 @@ class OptimizationConfig:
         floor = self.final_rate
         return self.learning_rate * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress)))
 
-    def _check_pairs(self, *names: str) -> None:
-        for name in names:
-            pair = getattr(self, name)
-            if not isinstance(pair, tuple) or len(pair) != 2 or not all(_is_number(value) for value in pair):
-                raise ValueError(f"{name}={pair!r} must be two numbers")
-
     def _check(self, name: str, holds: Callable[[Any], bool], wanted: str) -> None:
         value = getattr(self, name)
         parts = value if isinstance(value, tuple) else (value,)
@@ -62,5 +56,15 @@ class OptimizationConfig:
             raise ValueError(f"{name}={value!r} must be {wanted}")
 
 
+def check_pair(name: str, pair: Any, *, whole: bool = False) -> None:
+    is_right = _is_whole if whole else _is_number
+    if not isinstance(pair, tuple) or len(pair) != 2 or not all(is_right(value) for value in pair):
+        raise ValueError(f"{name}={pair!r} must be two {'whole ' if whole else ''}numbers")
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

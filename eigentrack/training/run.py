@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from eigentrack.models import SequenceModel, save_model
-from eigentrack.models.storage import write_json
+from eigentrack.models.storage import clear_unfinished, write_json
 from eigentrack.tasks import Task
 from eigentrack.training.checkpoint import load_checkpoint, save_checkpoint
 from eigentrack.training.compilation import looping_mixers, worth_compiling
 from eigentrack.training.evaluation import accuracy_between
+from eigentrack.training.folder_lock import only_process_in
 from eigentrack.training.loop import captured_if_possible, take_steps
 from eigentrack.training.metrics_log import Metrics, MetricsLog
 from eigentrack.training.run_config import RunConfig as RunConfig
@@ -69,15 +70,19 @@ def run_training(
         say(f"torch.compile unrolls the loop over time of {', '.join(loops)}, for many minutes: better without --compile")
     fused = worth_compiling(model, steps) if compiled is None else compiled
     step = TrainingStep(model, task, config.training, compiled=fused)
-    task.sample(1, config.training.lengths, seed=0, step=0, device=device)  # lengths that the task cannot make fail here
+    for lengths in (config.training.lengths, config.validation_lengths or config.training.lengths):
+        task.sample(1, lengths, seed=0, step=0, device=device)  # those that the task cannot make fail here
     if tensorboard:
         require_tensorboard()
-    _open_folder(folder, config, resume)
-    done, troubles = load_checkpoint(folder / CHECKPOINTS, model, step.optimizer) if resume else (0, [])
-    for trouble in troubles:
-        say(trouble)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--out {folder} is a file: name a folder")
 
     with ExitStack() as open_files:
+        open_files.enter_context(only_process_in(folder))
+        _open_folder(folder, config, resume)
+        done, troubles = load_checkpoint(folder / CHECKPOINTS, model, step.optimizer) if resume else (0, [])
+        for trouble in troubles:
+            say(trouble)
         log = open_files.enter_context(closing(MetricsLog(folder / METRICS_FILE, done, say)))
         events = open_files.enter_context(closing(TensorBoard(folder / EVENTS, log.history))) if tensorboard else None
         validations = [line["validation_accuracy"] for line in log.history if "validation_accuracy" in line]
@@ -118,7 +123,7 @@ def run_training(
                 break
             if limit.ended_at(done) and done < steps:
                 raise OutOfTime(f"stopped after {done} of {steps} steps")
-    save_model(model, folder / MODEL)
+        save_model(model, folder / MODEL)
     accuracy = validations[-1] if validations else math.nan
     return RunResult(done, accuracy == 1.0, accuracy)
 
@@ -143,15 +148,13 @@ def _validate(model: SequenceModel, task: Task, config: RunConfig) -> float:
 
 
 def _open_folder(folder: Path, config: RunConfig, resume: bool) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--out {folder} is a file: name a folder")
+    clear_unfinished(folder)
     if (folder / RUN_FILE).exists():
         if not resume:
             raise ValueError(f"{folder} already holds a run: add --resume to go on with it, or name another folder")
         if _as_stored(load_run(folder)) != _as_stored(config):
             raise ValueError(f"{folder} holds a run with another configuration: name another folder")
         return
-    folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / RUN_FILE, config.to_json())
 
 

@@ -10,8 +10,10 @@ from typing import Any
 from eigentrack.models import ModelConfig
 from eigentrack.tasks import Task
 from eigentrack.tasks.registry import make_task, self_contained
+from eigentrack.tasks.task import check_lengths
 from eigentrack.training.config import TrainingConfig
 from eigentrack.training.config_file import check_keys, read_values
+from eigentrack.training.optimization import check_pair
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,9 @@ class RunConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"{name}={value!r} must be at least {least}")
+        if self.validation_lengths is not None:
+            check_pair("validation_lengths", self.validation_lengths, whole=True)
+            check_lengths(self.validation_lengths)
 
     def build_task(self) -> Task:
         return make_task(self.task, self.task_options)
@@ -56,7 +61,7 @@ class RunConfig:
         check_keys("training", training, TrainingConfig)
         pairs: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in training.items()}
         rest: dict[str, Any] = dict(values)
-        if rest.get("validation_lengths"):
+        if isinstance(rest.get("validation_lengths"), list):
             rest["validation_lengths"] = tuple(rest["validation_lengths"])
         return cls(**{**rest, "training": TrainingConfig(**pairs)})
 

@@ -118,6 +118,9 @@ def test_choices_that_become_sharp_are_sharp_in_a_run_that_was_stopped_and_in_wh
     stop_at(7, config, tmp_path / "stopped")
     run_language_training(config, tmp_path / "stopped", resume=True)
     assert_same_run(tmp_path / "whole", tmp_path / "stopped", 0)
+    shutil.rmtree(tmp_path / "whole" / MODEL)  # killed after its last checkpoint
+    run_language_training(config, tmp_path / "whole", resume=True)
+    assert_same_run(tmp_path / "whole", tmp_path / "stopped", 0)
     saved = load_model(tmp_path / "whole" / MODEL)
     assert int(saved.state_dict()["blocks.0.mixer.corner_proj.steps"]) == 9
 

@@ -20,6 +20,7 @@ from eigentrack.models import load_model
 from eigentrack.training import Diverged
 from eigentrack.training.checkpoint import checkpoints
 from eigentrack.training.config import TrainingConfig
+from eigentrack.training.folder_lock import only_process_in
 from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, MODEL, RunConfig, load_run, run_training
 from eigentrack.training.time_limit import OutOfTime, TimeLimit
 
@@ -204,6 +205,30 @@ def test_two_checkpoints_are_kept(tmp_path: Path) -> None:
     assert load_run(tmp_path) == CONFIG
 
 
+def test_checkpoints_that_cannot_be_used_do_not_displace_new_ones(tmp_path: Path) -> None:
+    """Both are torn, so that the run starts again; stopped before it is where they were, it goes on from where it stopped."""
+    run_training(CONFIG, tmp_path)
+    for path in checkpoints(tmp_path / CHECKPOINTS):
+        path.write_bytes(b"torn")
+    with pytest.raises(OutOfTime, match="stopped after 1 of 40 steps"):
+        run_training(CONFIG, tmp_path, resume=True, until=0.0, say=lambda text: None)
+    assert [path.name for path in checkpoints(tmp_path / CHECKPOINTS)] == ["step-000000001.safetensors"]
+
+
+def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> None:
+    run_training(CONFIG, tmp_path)
+    left = tmp_path / CHECKPOINTS / ".step-000000042.safetensors.4242.tmp"
+    left.write_bytes(b"half a checkpoint")
+    run_training(CONFIG, tmp_path, resume=True)
+    assert not left.exists()
+
+
+def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
+    with only_process_in(tmp_path), pytest.raises(ValueError, match="another process is at work in"):
+        run_training(CONFIG, tmp_path)
+    assert run_training(CONFIG, tmp_path).steps == 40
+
+
 def test_it_stops_when_solved(tmp_path: Path) -> None:
     training = TrainingConfig(steps=2000, batch=64, lengths=(3, 12), learning_rate=1e-2)
     model = {"d_model": 16, "layers": 1, "mixer": "deltanet", "mixer_options": {"heads": 2, "conv": 0}}
@@ -249,6 +274,11 @@ def test_folders_in_use_are_named(tmp_path: Path) -> None:
         ({"validate_every": 0}, "validate_every=0 must be at least 1"),
         ({"telemetry_every": -1}, "telemetry_every=-1 must be at least 0"),
         ({"checkpoint_every": "often"}, "checkpoint_every='often' must be at least 1"),
+        ({"validation_lengths": [3]}, r"validation_lengths=\(3,\) must be two whole numbers"),
+        ({"validation_lengths": 5}, "validation_lengths=5 must be two whole numbers"),
+        ({"validation_lengths": "abc"}, "validation_lengths='abc' must be two whole numbers"),
+        ({"validation_lengths": [3.5, 8]}, r"validation_lengths=\(3.5, 8\) must be two whole numbers"),
+        ({"validation_lengths": [8, 3]}, r"lengths=\(8, 3\) must be 1 ≤ shortest ≤ longest"),
         ({"stop_when_solved": "no"}, "stop_when_solved='no' must be true or false"),
         ({"task_options": [1]}, r"task_options=\[1\] must be an object"),
         ({"depth": 1}, "unknown run entry 'depth'"),

@@ -44,7 +44,7 @@ def test_yaml_and_json_say_the_same(tmp_path: Path, name: str) -> None:
         (YAML.replace("warmup", "warm_up"), "unknown training entry 'warm_up'; known are steps, batch, learning_rate"),
         (YAML.replace("heads", "head"), "mixer 'deltanet' has no option 'head'; it takes heads, key_dim"),
         (YAML.replace("1e-3", "fast"), "learning_rate='fast' must be positive"),
-        (YAML.replace("[3, 9]", "3"), "lengths=3 must be two numbers"),
+        (YAML.replace("[3, 9]", "3"), "lengths=3 must be two whole numbers"),
         (YAML + "\t- x", r"run.yaml is not valid YAML \(.*line 16"),
         ("parity", "the run configuration must be an object, got 'parity'"),
         ("", "the run configuration must be an object, got None"),

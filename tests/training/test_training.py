@@ -141,7 +141,7 @@ def test_bad_values_are_named() -> None:
         TrainingConfig(steps=0, batch=1, lengths=(1, 1))
     with pytest.raises(ValueError, match="warmup=20 must be between 0 and steps=5"):
         TrainingConfig(steps=5, batch=1, lengths=(1, 1))
-    with pytest.raises(ValueError, match=r"lengths=\(1,\) must be two numbers"):
+    with pytest.raises(ValueError, match=r"lengths=\(1,\) must be two whole numbers"):
         TrainingConfig(steps=50, batch=1, lengths=(1,))  # type: ignore[arg-type]
 
 
