@@ -22,6 +22,7 @@ from eigentrack.expressivity.spectral_conditions import has_complex_eigenvalue, 
 from eigentrack.layers import LinearMixer
 from eigentrack.layers.mixer import matrix_eigenvalues
 from eigentrack.models import SequenceModel
+from eigentrack.models.evaluation_mode import in_evaluation_mode
 from eigentrack.training.telemetry import RANGES, histogram
 
 TOLERANCE = 1e-4  # of an eigenvalue: the matrices are float32, and a defective one doubles the digits lost
@@ -106,6 +107,7 @@ def sampled_words(letters: list[int], opening: tuple[int, ...], rows: int, lengt
     return torch.cat([torch.tensor(opening, dtype=torch.long).expand(len(words), -1), words], 1)
 
 
+@in_evaluation_mode
 def layer_inputs(model: SequenceModel, tokens: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T d"]]:
     """What each layer reads."""
     inputs: dict[int, Tensor] = {}
@@ -114,7 +116,7 @@ def layer_inputs(model: SequenceModel, tokens: Int[Tensor, "B T"]) -> list[Float
         for number, mixer in enumerate(model_mixers(model))
     ]
     try:
-        model.eval()(tokens.to(model.embedding.weight.device))
+        model(tokens.to(model.embedding.weight.device))
     finally:
         for hook in hooks:
             hook.remove()

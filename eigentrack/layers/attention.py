@@ -52,7 +52,7 @@ class Attention(Mixer):
             lengths = sequence_lengths(x.shape[0], x.shape[1], cu_seqlens)
             rows = zip(*(part.split(lengths, 1) for part in (q, k, v)), *(part.split(1) for part in state.memory), strict=True)
             outputs, memories = zip(*(self._attend(*row) for row in rows), strict=True)
-            y, memory = torch.cat(outputs, dim=1), _pad_together(memories)
+            y, memory = torch.cat(outputs, dim=1), MixerState.stack([MixerState(memory) for memory in memories]).memory
         return self.out_proj(y.flatten(-2)), MixerState(memory)
 
     def _attend(
@@ -92,12 +92,3 @@ class Attention(Mixer):
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         first, second = x.chunk(2, dim=-1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-
-
-def _pad_together(memories: tuple[tuple[Tensor, ...], ...]) -> tuple[Tensor, ...]:
-    """Caches of different lengths in one: shorter ones get empty slots."""
-    longest = max(memory[0].shape[1] for memory in memories)
-    padded = (
-        tuple(F.pad(part, (*[0, 0] * (part.ndim - 2), 0, longest - part.shape[1])) for part in memory) for memory in memories
-    )
-    return tuple(torch.cat(parts) for parts in zip(*padded, strict=True))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from eigentrack.layers.short_convolution import Convolved, Part, ShortConvolution, finish, joined
 from eigentrack.layers.validation import check_backend, require_positive
@@ -37,14 +38,22 @@ class MixerState:
 
     @staticmethod
     def stack(states: Sequence[MixerState]) -> MixerState:
-        """The sequences of all of them."""
+        """The sequences of all of them; a shorter cache of attention gets empty slots."""
         windows = [state.window for state in states if state.window is not None]
-        memory = tuple(torch.cat(parts) for parts in zip(*(state.memory for state in states), strict=True))
+        if windows and len(windows) < len(states):
+            raise ValueError(f"{len(windows)} of {len(states)} states have a window: states of one layer belong together")
+        memory = tuple(_pad_together(parts) for parts in zip(*(state.memory for state in states), strict=True))
         return MixerState(memory, torch.cat(windows) if windows else None)
 
     def detach(self) -> MixerState:
         """The same values, cut off from the gradient: for truncated backpropagation."""
         return MixerState(tuple(part.detach() for part in self.memory), None if self.window is None else self.window.detach())
+
+
+def _pad_together(parts: Sequence[Tensor]) -> Tensor:
+    """One below the other, filled up with zeros along the second axis."""
+    longest = max(part.shape[1] for part in parts)
+    return torch.cat([F.pad(part, (*[0, 0] * (part.ndim - 2), 0, longest - part.shape[1])) for part in parts])
 
 
 class Mixer(nn.Module, ABC):
@@ -137,9 +146,11 @@ class LinearMixer(Mixer):
         self, parts: Sequence[Part], window: Tensor | None, cu_seqlens: Tensor | None, *, silu: bool = False
     ) -> Convolved:
         """The short convolution and what follows it, and its new window; without one, what would follow it."""
-        if self.convolution is None or window is None:
+        if self.convolution is None:
             finished, roundings = finish(joined(parts), parts, silu)
             return Convolved(finished, window, roundings)
+        if window is None:
+            raise ValueError(f"{type(self).__name__}: the state has no window for the convolution; initial_state() makes one")
         return self.convolution(parts, window, cu_seqlens, silu=silu)
 
     @abstractmethod

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from eigentrack.layers.validation import require_positive_number
+
 
 class RMSNorm(nn.RMSNorm):
     """Under autocast the input comes in half precision and the weight is float32: the mean of squares should be, too."""
+
+    def __init__(self, width: int, *, eps: float | None = None) -> None:
+        """`eps=None`: the least difference from 1 that the input's type knows."""
+        if eps is not None:
+            require_positive_number(norm_eps=eps)
+        super().__init__(width, eps=eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.to(self.weight.dtype))

@@ -23,6 +23,7 @@ from eigentrack.lm.batches import IGNORED
 from eigentrack.lm.cross_entropy import each_cross_entropy
 from eigentrack.lm.token_text import TokenRow
 from eigentrack.models import SequenceModel
+from eigentrack.models.evaluation_mode import in_evaluation_mode
 
 PIECE = 1024  # tokens of a window that go through the model together
 AT_ONCE = 8  # windows
@@ -107,6 +108,7 @@ def perplexity_of(nats: float, tokens: int) -> float:
 
 
 @torch.no_grad()
+@in_evaluation_mode
 def perplexity_by_position(
     model: SequenceModel,
     row: TokenRow,
@@ -119,7 +121,6 @@ def perplexity_by_position(
     """In `buckets` equal stretches of positions; `token_bytes` has the bytes of each token; `report(tokens done, of all)`."""
     if not 1 <= buckets <= windows.length:
         raise ValueError(f"buckets={buckets} must lie between 1 and length={windows.length}")
-    model.eval()
     starts = windows.starts(row)
     bounds = np.arange(buckets + 1) * windows.length // buckets
     bucket_of = torch.from_numpy(np.repeat(np.arange(buckets), np.diff(bounds)))

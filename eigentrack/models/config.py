@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Any
 
 from eigentrack.layers import MIXERS, Mixer
-from eigentrack.layers.validation import check_backend, require_positive
+from eigentrack.layers.validation import check_backend, require_positive, require_positive_number
 from eigentrack.options import accepted_options, check_options
 from eigentrack.spectrum import EigenRange, Eigenvalues, eigenvalues_from_json
 
@@ -47,6 +47,9 @@ class ModelConfig:
             )
         if self.norm not in ("rms", "none"):
             raise ValueError(f"norm={self.norm!r} must be rms or none")
+        require_positive_number(norm_eps=self.norm_eps)
+        if not isinstance(self.tie_embeddings, bool):
+            raise ValueError(f"tie_embeddings={self.tie_embeddings!r} must be true or false")
         for name, kind in (("mixer", str), ("mixer_options", Mapping), ("mlp_width", (int, NoneType)), ("norm_place", str)):
             value = getattr(self, name)
             if isinstance(value, (list, tuple)):
@@ -54,7 +57,7 @@ class ModelConfig:
                 if len(value) != self.layers:
                     raise ValueError(f"{name} lists {len(value)} entries for layers={self.layers}: give one, or one a layer")
             for entry in self._per_layer(name):
-                if not isinstance(entry, kind):
+                if not isinstance(entry, kind) or isinstance(entry, bool):
                     raise ValueError(f"{name}={value!r} must be {_EXPECTED[name]}, or one a layer")
         if any(width is not None and width < 0 for width in self._per_layer("mlp_width")):
             raise ValueError(f"mlp_width={self.mlp_width!r} must be {_EXPECTED['mlp_width']}")

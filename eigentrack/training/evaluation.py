@@ -11,7 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from eigentrack.layers.validation import require_positive
 from eigentrack.models import SequenceModel
+from eigentrack.models.evaluation_mode import in_evaluation_mode
 from eigentrack.tasks import Task, TrackingTask
 from eigentrack.tasks.counter_random import derived_seed
 
@@ -25,12 +27,13 @@ class LengthCurve:
 
 
 @torch.no_grad()
+@in_evaluation_mode
 def length_curve(
     model: SequenceModel, task: TrackingTask, longest: int, *, sequences: int, seed: int, piece: int = 256
 ) -> LengthCurve:
     """Streamed with the model's state: length 10⁶ needs no more memory than length 10³, but for attention's cache."""
+    require_positive(sequences=sequences)
     device = next(model.parameters()).device
-    model.eval()
     state, unbroken = None, torch.ones(sequences, 1, dtype=torch.bool, device=device)
     right_share, unbroken_share = [], []
     for tokens, targets in task.stream(sequences, longest, piece=piece, seed=derived_seed(seed, "test"), device=device):
@@ -53,12 +56,13 @@ class Accuracy:
 
 
 @torch.no_grad()
+@in_evaluation_mode
 def accuracy_between(
     model: SequenceModel, task: Task, lengths: tuple[int, int], *, sequences: int, seed: int, purpose: str = "test"
 ) -> Accuracy:
     """On sequences of these lengths, at most 65,536 tokens at a time."""
+    require_positive(sequences=sequences)
     device = next(model.parameters()).device
-    model.eval()
     batch = max(1, min(sequences, 2**16 // lengths[1]))
     right = unbroken = 0.0
     for step in range(-(-sequences // batch)):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from eigentrack.layers import MIXERS, LinearMixer
+from eigentrack.layers.mixer import MixerState
 from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange
 from tests.closeness import assert_close
 from tests.layers.layer_cases import D_MODEL, LINEAR, OTHERS, build, case_name
@@ -265,3 +266,12 @@ def test_inputs_and_states_that_do_not_fit_are_named() -> None:
         mixer.step(torch.zeros(2, 13, dtype=torch.float64))
     with pytest.raises(ValueError, match="the state holds 3 sequences, the input 2"):
         mixer(random_input(), mixer.initial_state(3))
+
+
+def test_states_without_the_window_that_belongs_to_them_are_named() -> None:
+    mixer = build("deltanet", {"heads": 3, "eigenvalues": EigenRange(-1, 1), "conv": 4})
+    whole = mixer.initial_state(2)
+    with pytest.raises(ValueError, match="DeltaNet: the state has no window for the convolution"):
+        mixer(random_input(), MixerState(whole.memory))
+    with pytest.raises(ValueError, match="1 of 2 states have a window: states of one layer belong together"):
+        MixerState.stack([whole, MixerState(whole.memory)])

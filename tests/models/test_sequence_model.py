@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from eigentrack.layers import MIXERS, Attention
-from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.models import ModelConfig, ModelState, SequenceModel
 from tests.closeness import assert_close
 
 
@@ -88,6 +88,17 @@ def test_states_can_be_forked() -> None:
     forked, _ = model.step(torch.tensor([3, 3]), state.select(torch.tensor([1, 1])).detach())
     assert torch.equal(forked[0], forked[1])
     assert not torch.equal(forked[0], model.step(torch.tensor([3, 3]), state)[0][0])
+
+
+def test_states_after_prompts_of_different_lengths_can_be_stacked() -> None:
+    model = small_model(("mamba", "attention", "deltanet"))
+    prompts = [torch.randint(7, (1, length)) for length in (3, 8, 5)]
+    states, token = [model(prompt)[1] for prompt in prompts], torch.tensor([2, 0, 6])
+    together, state = model.step(token, ModelState.stack(states))
+    again, _ = model.step(token, state)
+    for row, prompt in enumerate(prompts):
+        whole, _ = model(torch.cat([prompt, token[row].expand(1, 2)], 1))
+        assert_close(torch.stack([together[row], again[row]]), whole[0, -2:])
 
 
 @pytest.mark.parametrize(

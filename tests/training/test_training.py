@@ -18,9 +18,9 @@ from eigentrack.training.optimizer import make_optimizer
 from eigentrack.training.step import batch_accuracy, batch_loss
 
 
-def small_model(eigenvalues: EigenRange = EigenRange(-1, 1)) -> SequenceModel:
+def small_model(eigenvalues: EigenRange = EigenRange(-1, 1), write_noise: float = 0.0) -> SequenceModel:
     torch.manual_seed(0)
-    options = {"heads": 2, "conv": 0}
+    options = {"heads": 2, "conv": 0, "write_noise": write_noise}
     return SequenceModel(ModelConfig(vocab_size=3, d_model=16, layers=1, mixer_options=options, eigenvalues=eigenvalues))
 
 
@@ -119,6 +119,17 @@ def test_accuracy_at_the_asked_positions() -> None:
     assert found.sequences == pytest.approx(found.answers, abs=1e-6)  # one answer a sequence
     every = accuracy_between(model, parity(last_weight=0.0), (3, 9), sequences=300, seed=0)
     assert 0 < every.sequences < every.answers < 1
+
+
+def test_a_model_is_tested_without_noise_and_left_in_its_mode() -> None:
+    model = small_model(write_noise=10.0)
+    found = [accuracy_between(model, parity(last_weight=0.0), (3, 9), sequences=300, seed=0) for _ in range(2)]
+    assert found[0] == found[1]
+    assert model.training
+    length_curve(model.eval(), parity(), 4, sequences=2, seed=0)
+    assert not model.training
+    with pytest.raises(ValueError, match="sequences=0 must be a whole number of at least 1"):
+        accuracy_between(model, parity(), (3, 9), sequences=0, seed=0)
 
 
 def test_training_validation_and_test_never_share_their_numbers() -> None:
