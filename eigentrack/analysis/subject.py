@@ -77,8 +77,6 @@ def model_mixers(model: SequenceModel) -> tuple[Mixer, ...]:
 
 def trained_subject(model: SequenceModel, task: TrackingTask, letters: tuple[str, ...] | None = None) -> Subject:
     """`letters` names them; otherwise they are numbers, as in the task."""
-    names = tuple(map(str, range(task.letters))) if letters is None else letters
-    machine = MooreMachine(names, task.transitions, task.outputs, task.start)
     if max(task.vocab_size, task.classes) > model.config.vocab_size:
         raise ValueError(
             f"the task has {task.vocab_size} tokens and {task.classes} answers, the model {model.config.vocab_size} tokens: "
@@ -87,7 +85,12 @@ def trained_subject(model: SequenceModel, task: TrackingTask, letters: tuple[str
     fillers = (task.filler,) * (task.tokens_per_letter - 1)
     spelling = tuple((letter, *fillers) for letter in range(task.letters))
     walk = AutomatonWalk(task.transitions, task.shares, task.live, task.escape, task.products)
-    return Subject(model.eval(), machine, (task.begin,) if task.begin_token else (), spelling, walk)
+    return Subject(model.eval(), task_machine(task, letters), (task.begin,) if task.begin_token else (), spelling, walk)
+
+
+def task_machine(task: TrackingTask, letters: tuple[str, ...] | None = None) -> MooreMachine:
+    names = tuple(map(str, range(task.letters))) if letters is None else letters
+    return MooreMachine(names, task.transitions, task.outputs, task.start)
 
 
 def compiled_subject(compiled: Compiled) -> Subject:

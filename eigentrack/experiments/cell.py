@@ -73,7 +73,7 @@ class CellResult:
     scores: LengthScores
     record: TrainingRecord
     parameters: int
-    state_size: int  # numbers that the model carries from token to token
+    state_size: int  # numbers in the memories of all layers, without the windows of convolutions
     seconds: float
     hardware: str
     commit: str = NOT_RECORDED

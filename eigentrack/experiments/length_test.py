@@ -165,7 +165,7 @@ def length_scores(curve: LengthCurve, test: LengthTest, classes: int, asked_from
 
 
 def _points(curve: LengthCurve, longest: int) -> tuple[CurvePoint, ...]:
-    """Every length up to 20, then ever wider steps of 5 %: length 10⁵ takes 200 points. `longest` is one for all curves."""
+    """Every length up to 40, then ever wider steps of 5 %: length 10⁵ takes 200 points. `longest` is one for all curves."""
     points, first = [], 0
     while first < len(curve.accuracy):
         last = min(longest if first < longest else len(curve.accuracy), max(first + 1, int(first * 1.05)))

@@ -27,10 +27,12 @@ from eigentrack.analysis import (
     trained_subject,
 )
 from eigentrack.analysis.certified_noise import certified_noise
+from eigentrack.analysis.subject import task_machine
 from eigentrack.automata import DFA, classify
 from eigentrack.compiler import Compiled, choose_plan, compile_network
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import Settings
+from eigentrack.experiments.kept_networks import kept_networks
 from eigentrack.experiments.provenance import NOT_RECORDED, origin
 from eigentrack.experiments.theory import architecture_of, automaton_of
 from eigentrack.expressivity import Architecture, judge
@@ -82,17 +84,19 @@ def study(
     results: Sequence[CellResult], cells: Sequence[Cell], folder: Path, settings: Settings, say: Callable[[str], None]
 ) -> list[NetworkFacts]:
     """For each language the trained networks, in the order of their cells, with what they snap to; then the compiled ones."""
-    cell_of = {(cell.panel, cell.series, cell.rate, cell.seed): cell for cell in cells}
     found: list[NetworkFacts] = []
     for panel in dict.fromkeys(result.panel for result in results):
         own = [result for result in results if result.panel == panel and result.diverged_at is None]
         say(f"{panel}: horizon and noise of {len(own)} trained networks")
-        for result in own:
-            cell = cell_of[*result.key, result.rate, result.seed]
-            found += _kept(folder / cell.name / FACTS_FILE, partial(_trained, result, cell, folder, settings))
+        for result, cell, network in kept_networks(own, cells, folder):
+            facts = folder / cell.name / FACTS_FILE
+            if network is None and not facts.exists():
+                say(f"{cell.name}: its network was not kept, so nothing is said about it")
+            else:
+                found += _kept(facts, partial(_trained, result, cell, folder, settings))
         if own:
             of_panel = (folder / cell.name).parents[1] / FACTS_FILE
-            found += _kept(of_panel, partial(_compiled, own[0], cell, folder, settings))
+            found += _kept(of_panel, partial(_compiled, own[0], _task(cell), settings))
     return found
 
 
@@ -125,9 +129,9 @@ def _trained(result: CellResult, cell: Cell, folder: Path, settings: Settings) -
     yield compiled_facts(result, f"{result.series}, snapped", "snapped", snapped, architecture, settings)
 
 
-def _compiled(like: CellResult, cell: Cell, folder: Path, settings: Settings) -> Iterator[NetworkFacts]:
-    """The smallest linear network, and the smallest sLSTM, for the language of the cell."""
-    dfa = automaton_of(_trained_network(cell, folder).machine)
+def _compiled(like: CellResult, task: TrackingTask, settings: Settings) -> Iterator[NetworkFacts]:
+    """The smallest linear network, and the smallest sLSTM, for the language of the task."""
+    dfa = automaton_of(task_machine(task))
     linear = compile_network(choose_plan(dfa))
     name = f"compiled {linear.summary['architecture']}"
     yield compiled_facts(like, name, "compiled", linear, Architecture("dense", layers=1), settings)
@@ -189,10 +193,14 @@ def _facts(like: CellResult, kind: str, subject: Subject, dfa: DFA, architecture
 
 
 def _trained_network(cell: Cell, folder: Path) -> Subject:
+    return trained_subject(load_model(folder / cell.name / MODEL), _task(cell))
+
+
+def _task(cell: Cell) -> TrackingTask:
     assert isinstance(cell.run, RunConfig)
     task = cell.run.build_task()
     assert isinstance(task, TrackingTask)
-    return trained_subject(load_model(folder / cell.name / MODEL), task)
+    return task
 
 
 def _architecture(subject: Subject) -> Architecture:

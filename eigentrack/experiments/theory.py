@@ -73,7 +73,7 @@ def automaton_of(machine: MooreMachine) -> DFA:
 
 def architecture_of(model: ModelConfig) -> Architecture | None:
     """None for a mixture of layers, and for a layer that expressivity does not know."""
-    if len(set(model.mixers)) > 1:
+    if len(set(model.mixers)) > 1 or any(options != model.options[0] for options in model.options):
         return None
     mixer, options, layers = model.mixers[0], model.options[0], model.layers
     if not options.get("writes", True):  # a memory that is only multiplied can never be set anew

@@ -105,10 +105,10 @@ class DeltaNet(LinearMixer):
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.beta_proj = nn.Linear(d_model, heads * householders, bias=False)
+        self.widening = optional_widening(widened_from, eigenvalues, d_model, heads * householders)
         if first_eigenvalue is not None:  # put in place, not drawn: all other weights start as they do without it
             start = (widened_from or eigenvalues).beta_logit(first_eigenvalue, overshoot)
             self.beta_proj.bias = nn.Parameter(torch.full((heads * householders,), start))
-        self.widening = optional_widening(widened_from, eigenvalues, d_model, heads * householders)
         self.turn_proj = None if gate is None else optional_turns(gate, d_model, heads, "key_dim", key_dim)
         if self.turn_proj is not None:
             self.turn_proj.bias.data.zero_()

@@ -18,7 +18,7 @@ from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_corners, optional_turns
 from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.unit_keys import unit
-from eigentrack.layers.validation import head_width, require_positive
+from eigentrack.layers.validation import head_width, require_positive, require_positive_number
 from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import gated_linear
 from eigentrack.spectrum import EigenPolygon, EigenRange, Eigenvalues
@@ -71,10 +71,11 @@ class GLA(LinearMixer):
         gate_rank = RANK if gate_rank is None else gate_rank
         gate_temperature = TEMPERATURE if gate_temperature is None else gate_temperature
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, gate_rank=gate_rank)
-        if gate_temperature <= 0:
-            raise ValueError(f"gate_temperature={gate_temperature} must be positive")
+        require_positive_number(gate_temperature=gate_temperature)
         if not writes and not learn_initial_state:
             raise ValueError("writes=False needs learn_initial_state=True: a memory that starts empty would stay empty")
+        if not writes and key_norm:
+            raise ValueError("key_norm=True needs keys, and writes=False has none: leave one of them out")
         widths = [heads * key_dim, heads * key_dim, heads * value_dim][: 3 if writes else 1]  # q, k, v
         convolution = optional_convolution(sum(widths), conv)
         super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)

@@ -37,7 +37,7 @@ class PreciseProjection(nn.Linear):
 
         def keep_precision(weight: Tensor) -> Tensor:
             moved = fn(weight)
-            return weight.to(moved.device) if moved.itemsize < weight.itemsize == 4 else moved
+            return weight.to(moved.device, torch.float32) if moved.itemsize < 4 <= weight.itemsize else moved
 
         return super()._apply(keep_precision, recurse)
 

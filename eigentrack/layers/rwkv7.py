@@ -52,6 +52,8 @@ class RWKV7(LinearMixer):
         backend: str = "auto",
     ) -> None:
         width = head_width(d_model, heads)
+        if width < 2:
+            raise ValueError(f"heads={heads} leaves 1 of d_model={d_model} channels to each, and its norm needs 2: take fewer")
         require_positive(rank=rank)
         super().__init__(d_model, backend, (heads, width, width), eigenvalues, learn_initial_state, convolution=None)
         require_positive_number(norm_eps=norm_eps)

@@ -1,6 +1,7 @@
 """What goes on inside a model while it trains: gradient norms, how far a step moves the weights, and where the eigenvalues lie.
 
-Looking changes nothing: weights, optimiser and random state stay as they are, bit by bit.
+Looking changes nothing: weights and optimiser stay as they are, bit by bit. Layers that draw noise draw some while they are
+looked at; the next step begins with a seed of its own.
 """
 
 from __future__ import annotations

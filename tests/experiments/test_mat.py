@@ -41,6 +41,16 @@ def test_every_network_is_there(facts: list[NetworkFacts]) -> None:
         assert own == [*SERIES, f"compiled {linear}", "compiled sLSTM"]
 
 
+def test_a_network_that_was_not_kept_is_named_and_passed_over(tmp_path: Path) -> None:
+    cells = [cell for cell in mat.EXPERIMENT.cells(SETTINGS, (0,)) if cell.panel == "parity" and cell.series == "sLSTM"]
+    results = [toy_result(cell.series, cell.rate, cell.seed) for cell in cells]
+    said: list[str] = []
+    (tmp_path / cells[0].name).mkdir(parents=True)
+    found = study(results, cells, tmp_path, SETTINGS, said.append)
+    assert [fact.kind for fact in found] == ["compiled", "compiled"]
+    assert said[1] == f"{cells[0].name}: its network was not kept, so nothing is said about it"
+
+
 def test_compiled_networks_are_proved_and_slstm_bears_what_it_proves(facts: list[NetworkFacts]) -> None:
     compiled = [fact for fact in facts if fact.kind == "compiled"]
     for fact in compiled:

@@ -27,6 +27,7 @@ WIDE = EigenRange(-1, 1)
         ({"mixer": "gla", "eigenvalues": EigenRange(0, 1)}, Architecture("diagonal", EigenRange(0, 1), layers=2)),
         ({"mixer": "gla", "eigenvalues": EigenDisk()}, Architecture("complex-diagonal", layers=2)),
         ({"mixer": "mlstm", "layers": 1}, Architecture("mlstm", WIDE, layers=1)),
+        ({"mixer": "deltanet", "mixer_options": ({"householders": 1}, {"householders": 4})}, None),
         ({"mixer": "deltanet", "layers": 1}, Architecture("deltanet", WIDE, layers=1, householders=1)),
         (
             {"mixer": "deltanet", "mixer_options": {"gate": EigenRange(0, 1), "householders": 3}},

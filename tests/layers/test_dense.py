@@ -80,20 +80,21 @@ def test_gradients_beyond_the_limit_are_those_of_finite_differences(backend: str
 
 @torch.no_grad()
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_products_beyond_every_float_are_still_read(backend: str) -> None:
-    """300 tokens of growth 3: S reaches 10^143, and float32 ends at 10^38."""
-    mixer, x = growing(3.0, backend, torch.float32), torch.randn(1, 300, D_MODEL)
+@pytest.mark.parametrize(("growth", "time"), [(3.0, 300), (300.0, 50)])
+def test_products_beyond_every_float_are_still_read(growth: float, time: int, backend: str) -> None:
+    """300 tokens of growth 3: S reaches 10^143, and float32 ends at 10^38. With growth 300 a chunk alone takes it there."""
+    mixer, x = growing(growth, backend, torch.float32), torch.randn(1, time, D_MODEL)
     whole, last = mixer(x)
-    packed, _ = mixer(x, cu_seqlens=torch.tensor([0, 1, 300]))
+    packed, _ = mixer(x, cu_seqlens=torch.tensor([0, 1, time]))
     state, pieces, steps = None, [], []
-    for first, end in pairwise([0, 1, 40, 133, 300]):
+    for first, end in pairwise([0, 1, 20, 43, time]):
         y, state = mixer(x[:, first:end], state)
         pieces.append(y)
     token_state = None
     for token in x.unbind(1):
         y, token_state = mixer.step(token, token_state)
         steps.append(y)
-    expected = by_definition(growing(3.0, dtype=torch.float32).double(), x.double()).float()
+    expected = by_definition(growing(growth, dtype=torch.float32).double(), x.double()).float()
     for ours in (whole, torch.cat(pieces, 1), torch.stack(steps, 1)):
         assert (ours - expected).abs().max() < 1e-3 * expected.abs().max()
     assert (packed[:, 1:] - mixer(x[:, 1:])[0]).abs().max() < 1e-3 * expected.abs().max()

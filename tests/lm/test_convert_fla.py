@@ -230,6 +230,13 @@ def test_an_option_without_counterpart_is_not_dropped(tmp_path, option):
         convert(tmp_path / "ours", tmp_path / "theirs", to="delta_net")
 
 
+def test_every_layer_is_asked_where_its_norms_are(tmp_path):
+    config = ModelConfig(vocab_size=19, d_model=12, mixer_options={"heads": 2}, norm_place=("before", "after"))
+    save_model(SequenceModel(config), tmp_path / "ours")
+    with pytest.raises(ValueError, match="delta_net: norm_place='after' has no counterpart there, only 'before' has"):
+        convert(tmp_path / "ours", tmp_path / "theirs", to="delta_net")
+
+
 def test_missing_and_damaged_files_are_named(tmp_path):
     Peer("delta_net").save(tmp_path / "theirs")
     weights = tmp_path / "theirs/model.safetensors"

@@ -21,6 +21,7 @@ def inputs(time: int = 6) -> tuple[torch.Tensor, ...]:
         ([1, 6], r"cu_seqlens=\[1, 6\] must start at 0"),
         ([0, 3, 3, 6], r"must grow: no sequence may be empty"),
         ([0], r"cu_seqlens=\[0\] must start at 0"),
+        ([], r"cu_seqlens=\[\] must start at 0"),
     ],
 )
 def test_bad_bounds(bounds: list[int], message: str) -> None:

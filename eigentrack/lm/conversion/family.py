@@ -66,6 +66,8 @@ def options_of_all_layers(config: ModelConfig, owner: str, mixer: str) -> dict[s
     if any(other != options[0] for other in options) or len(set(config.mlp_widths)) > 1:
         raise ValueError(f"{owner}: layers of different sizes or options have no counterpart there")
     require(owner, vars(config), norm="rms")
+    for place in config.norm_places:
+        require(owner, {"norm_place": place}, norm_place="before")
     require(owner, options[0], **OURS_ALONE)
     return options[0]
 

@@ -131,7 +131,6 @@ def _model_to_theirs(owner: str, ours: ModelConfig, **expected: object) -> tuple
     """Their values for the model, and our options for the rest."""
     options = options_of_all_layers(ours, owner, "deltanet")
     require(owner, options, norm_eps=ours.norm_eps, key_norm=True, **expected)
-    require(owner, {"norm_place": ours.norm_places[0]}, norm_place="before")
     if not ours.mlp_widths[0]:
         raise ValueError(f"{owner}: mlp_width=0 has no counterpart there, an MLP has")
     width = ours.d_model // options["heads"]

@@ -62,7 +62,7 @@ def _model_to_ours(theirs: Values, mixer: str, options: dict[str, Any]) -> Model
 def _model_to_theirs(ours: ModelConfig, options: Values) -> dict[str, Any]:
     owner = f"transformers' {ours.mixers[0]}"
     require(owner, options, eigenvalues=NARROW, key_norm=False)
-    require(owner, {"mlp_width": ours.mlp_widths[0], "norm_place": ours.norm_places[0]}, mlp_width=0, norm_place="before")
+    require(owner, {"mlp_width": ours.mlp_widths[0]}, mlp_width=0)
     if options["conv"] == 0:
         raise ValueError(f"{owner}: conv=0 has no counterpart there, a width of at least 1 has")
     return {

@@ -1,12 +1,14 @@
 """Dense scan in chunks: S_t = A_t S_{t-1} + B_t.
 
 All chunks of a group run side by side from S = 0 and keep the products P_i = A_i ··· A_1; then S_i = P_i S + (S_i from zero).
+With a limit, powers of two are taken out of P_i where it grows, and put back into S_i as far as the limit lets them.
 
 R chunks of a group  L tokens a chunk  H heads  n rows of the state  m columns
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -16,7 +18,9 @@ from torch.nn import functional as F
 
 from eigentrack.recurrence.chunked.carry import Carry
 from eigentrack.recurrence.chunked.layout import chunk_layout
-from eigentrack.recurrence.reference.dense_scan import held_below
+
+LARGEST_PRODUCT = 2.0**32  # an entry, where there is a limit
+LARGEST_SCALE = 2.0**100  # so that it is finite
 
 
 def dense_scan(
@@ -54,17 +58,32 @@ def _run_group(
     if b is not None:
         running = F.pad(running, (0, b.shape[-1]))
         b = F.pad(b, (n, 0))
-    history = []
+    history, scale, scales = [], a.new_ones(a.shape[0], a.shape[2], 1, 1), []
     inputs: Sequence[Tensor | float] = [0.0] * a.shape[1] if b is None else b.unbind(1)
     for a_t, b_t in zip(a.unbind(1), inputs, strict=True):
         running = a_t @ running + b_t
+        if limit is not None:
+            down = _down(running)
+            running, scale = running * down, scale / down
         history.append(running)
+        scales.append(scale.clamp_max(LARGEST_SCALE))
     within = torch.stack(history, dim=1)  # [R, L, H, n, n + m]
 
-    def advance(state: Tensor, product: Tensor, from_zero: Tensor) -> tuple[Tensor, Tensor]:
+    def advance(state: Tensor, product: Tensor, from_zero: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         states = product @ state[:, None]
         if b is not None:
             states = states + from_zero
-        return held_below(limit, states[:, -1]), states
+        if limit is not None:
+            states = states * torch.minimum(scale, limit / _largest(states))
+        return states[:, -1], states
 
-    return carry.run(steps, advance, within[..., :n], within[..., n:])
+    return carry.run(steps, advance, within[..., :n], within[..., n:], torch.stack(scales, dim=1))
+
+
+def _down(product: Float[Tensor, "R H n n"]) -> Float[Tensor, "R H 1 1"]:
+    """The power of two that takes it to where it may be: 1 where it is. To the gradient a constant, and exact."""
+    return torch.exp2((math.log2(LARGEST_PRODUCT) - torch.log2(_largest(product)).ceil()).clamp_max(0.0))
+
+
+def _largest(matrices: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch 1 1"]:
+    return matrices.detach().abs().amax((-2, -1), keepdim=True)
