@@ -94,6 +94,9 @@ class DFA:
         if missing := [key for key in ("letters", "transitions", "accepting") if key not in values]:
             raise ValueError(f"the automaton lacks {missing[0]!r}")
         letters, rows = _list_of(str, "letters", values["letters"]), _list_of(list, "transitions", values["transitions"])
+        for letter in letters:
+            if not letter.isascii() and not _is_text(letter):
+                raise ValueError(f"letter {letter!r} is no text: half a character cannot be written")
         states = values.get("states", len(rows))
         if not _is(int, states) or states != len(rows):
             raise ValueError(f"states={states!r} but transitions has {len(rows)} rows")
@@ -113,6 +116,14 @@ class DFA:
 
 _JSON_KEYS = ("states", "letters", "transitions", "accepting", "start")
 _TYPE_NAMES = {str: "strings", int: "state numbers", list: "lists"}
+
+
+def _is_text(letter: str) -> bool:
+    try:
+        letter.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is(kind: type, value: Any) -> bool:

@@ -10,6 +10,7 @@ from functools import cache
 from itertools import permutations
 
 LARGEST = 5040  # S7: a table of 25 million entries is the most that makes sense
+KINDS = "write S5, A5, Z60, D4, Q8, or a product such as Z2xZ3"
 
 Permutation = tuple[int, ...]  # the image of every point
 
@@ -47,7 +48,10 @@ class Group:
 @cache
 def group(name: str) -> Group:
     """S5, A5, Z60, D4 (8 elements), Q8, and direct products such as Z2xZ3."""
-    factors = [_simple_group(part) for part in name.split("x")]
+    parts = name.split("x")
+    if not all(parts):
+        raise ValueError(f"group {name!r} is not known: {KINDS}")
+    factors = [_simple_group(part) for part in parts]
     product = factors[0]
     for factor in factors[1:]:
         product = _direct_product(product, factor)
@@ -57,7 +61,7 @@ def group(name: str) -> Group:
 def _simple_group(name: str) -> Group:
     match = re.fullmatch(r"([SAZD])([1-9]\d*)|(Q8)", name)
     if match is None:
-        raise ValueError(f"group {name!r} is not known: write S5, A5, Z60, D4, Q8, or a product such as Z2xZ3")
+        raise ValueError(f"group {name!r} is not known: {KINDS}")
     if match[3]:
         return _generated(name, _quaternion_generators())
     family, n = match[1], int(match[2])

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -47,6 +48,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "tasks": tasks,
     "layers": layers,
 }
+PATH_OPTIONS = ("--out", "-o", "--config", "--dfa", "--corpus", "--archive", "--tokenizer", "--draw")
 for name, command in COMMANDS.items():
     app.command(name)(command)
 app.add_typer(lm_app)
@@ -55,12 +57,29 @@ app.add_typer(lm_app)
 def main() -> None:
     """Runs the command line; a bad value becomes one line, never a trace (set EIGENTRACK_TRACE=1 to see it)."""
     try:
+        _refuse_empty_paths(sys.argv[1:])
         app(join_eigenvalues(sys.argv[1:]))
-    except (ValueError, OSError) as error:
-        if os.environ.get("EIGENTRACK_TRACE"):
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
+        said = _out_of_memory(error) if isinstance(error, (RuntimeError, MemoryError)) else str(error)
+        if said is None or os.environ.get("EIGENTRACK_TRACE"):
             raise
-        err.print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        err.print(f"[red]error:[/red] {escape(said)}", highlight=False, soft_wrap=True)
         sys.exit(2)
+
+
+def _refuse_empty_paths(arguments: Sequence[str]) -> None:
+    """'' would be the current folder."""
+    for option, value in pairwise(arguments):
+        if option in PATH_OPTIONS and not value:
+            raise ValueError(f"{option} '' is empty: name a file or a folder")
+
+
+def _out_of_memory(error: Exception) -> str | None:
+    """None for an error that is another one."""
+    found = str(error).splitlines()[-1:]
+    if isinstance(error, MemoryError) or any("allocate memory" in line or "out of memory" in line for line in found):
+        return f"out of memory ({''.join(found)[:200]}): take a smaller batch, width or length"
+    return None
 
 
 @app.callback(invoke_without_command=True)

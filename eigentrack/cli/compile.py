@@ -40,7 +40,7 @@ def compile_command(
     named: Named = None,
     dfa_file: DfaFile = None,
     group: GroupName = None,
-    letters: Letters = "all",
+    letters: Letters = None,
     architecture: Annotated[
         str | None,
         typer.Option(help="deltanet, deltaproduct, gated, diagonal, dense, rotation or slstm; else the smallest is taken."),

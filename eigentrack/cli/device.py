@@ -13,6 +13,8 @@ def check_device(device: str) -> None:
     import torch
 
     try:
-        torch.empty(1, device=device)
+        usable = not torch.empty(1, device=device).is_meta  # which holds no numbers
     except (RuntimeError, AssertionError):
-        raise ValueError(f"--device {device} is not to be had here; cpu always is") from None
+        usable = False
+    if not usable:
+        raise ValueError(f"--device {device} is not to be had here; cpu always is")

@@ -44,7 +44,7 @@ def explain(
     named: Named = None,
     dfa_file: DfaFile = None,
     group: GroupName = None,
-    letters: Letters = "all",
+    letters: Letters = None,
     monoid_limit: Annotated[int | None, typer.Option(help="Give up beyond so many elements of the monoid.")] = None,
     image_limit: ImageLimit = None,
     draw: Annotated[Path | None, typer.Option(help="Draw the automaton and its cascade: FILE.svg or FILE.png.")] = None,

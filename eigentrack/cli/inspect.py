@@ -40,14 +40,18 @@ def inspect(
     from eigentrack.analysis.loading import load_inspected
     from eigentrack.analysis.page import EXACT, summary_rows, write_inspection
     from eigentrack.experiments.provenance import provenance
+    from eigentrack.training.optimization import check_seed
 
+    check_seed(seed)
     if not 1 <= longest < math.inf or longest != int(longest):
         raise ValueError(f"--longest {longest:g} must be a whole number of letters, at least 1")
     check_device(device)
     target = folder or checkpoint
-    if target.exists() and not target.is_dir():
-        raise ValueError(f"--out {target} is a file: name a folder")
+    for flag, path in {"CHECKPOINT": checkpoint, "--out": target}.items():
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{flag} {path} is a file: name a folder")
     loaded = load_inspected(checkpoint, task, named_values("--task-option", task_option), device)
+    target.mkdir(parents=True, exist_ok=True)  # where that cannot be, it is known before the work
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn()
     with Progress(*columns, console=err, disable=as_json) as bars:
         numbers: dict[str, TaskID] = {}

@@ -12,6 +12,8 @@ def named_values(flag: str, given: list[str] | None) -> dict[str, object]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise ValueError(f"{flag} {text!r} must be written name=value")
+        if name in options:
+            raise ValueError(f"{flag} {name} is given twice")
         try:
             options[name] = json.loads(value)
         except json.JSONDecodeError:

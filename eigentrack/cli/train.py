@@ -75,7 +75,6 @@ def train(
                     "batch": batch,
                     "lengths": _pair("--lengths", lengths),
                     "learning_rate": learning_rate,
-                    "warmup": min(20, steps),
                     "label_smoothing": label_smoothing,
                     "seed": seed,
                     "precision": precision,

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from eigentrack.layers.short_convolution import Convolved, Part, ShortConvolution, finish, joined
 from eigentrack.layers.validation import check_backend, require_positive
 from eigentrack.recurrence.dispatch import STEP, state_dtype
+from eigentrack.recurrence.packing import check_bounds_type
 from eigentrack.spectrum import EigenDisk, EigenPolygon, Eigenvalues
 
 
@@ -92,12 +93,18 @@ class Mixer(nn.Module, ABC):
     ) -> tuple[Float[Tensor, "B T d"], MixerState]: ...
 
     def _state_for(self, x: Tensor, state: MixerState | None, cu_seqlens: Tensor | None) -> MixerState:
-        sequences = x.shape[0] if cu_seqlens is None else len(cu_seqlens) - 1
+        if cu_seqlens is not None:
+            check_bounds_type(cu_seqlens)
+        sequences = x.shape[0] if cu_seqlens is None else max(0, len(cu_seqlens) - 1)
         if state is None:
             return self.initial_state(sequences)
         if state.sequences != sequences:
             raise ValueError(f"{type(self).__name__}: the state holds {state.sequences} sequences, the input {sequences}")
+        self._check_memory(state)
         return state
+
+    def _check_memory(self, state: MixerState) -> None:
+        """It may be that of another layer."""
 
     def _zeros(self, *shape: int) -> Tensor:
         weight = next(self.parameters())
@@ -136,6 +143,11 @@ class LinearMixer(Mixer):
         self.memory_shape = memory_shape
         self.convolution = convolution
         self.initial_memory = nn.Parameter(torch.zeros(memory_shape)) if learn_initial_state else None
+
+    def _check_memory(self, state: MixerState) -> None:
+        found, own = tuple(state.memory[0].shape[1:]), tuple(self.memory_shape)
+        if found != own:
+            raise ValueError(f"{type(self).__name__}: the state's memory is {found} for a sequence, this layer's {own}")
 
     def initial_state(self, sequences: int) -> MixerState:
         memory = self._zeros(sequences, *self.memory_shape)

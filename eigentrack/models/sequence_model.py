@@ -192,7 +192,7 @@ class SequenceModel(nn.Module):
             raise ValueError(f"tokens have shape {list(tokens.shape)}, expected a non-empty {layout}")
         if tokens.is_floating_point() or tokens.dtype == torch.bool:
             raise ValueError(f"tokens have dtype {tokens.dtype}, expected integers")
-        if tokens.device.type == "cpu":  # elsewhere the look would stall the device
+        if tokens.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere the look would stall the device
             low, high = int(tokens.min()), int(tokens.max())
             if low < 0 or high >= self.config.vocab_size:
                 wrong = low if low < 0 else high

@@ -22,7 +22,7 @@ from eigentrack.recurrence.chunked.mlstm import mlstm as mlstm_chunked
 from eigentrack.recurrence.chunked.s4d import s4d as s4d_chunked
 from eigentrack.recurrence.chunked.selective_scan import selective_scan as selective_scan_chunked
 from eigentrack.recurrence.dispatch import execute
-from eigentrack.recurrence.packing import sequence_lengths
+from eigentrack.recurrence.packing import check_bounds_type, sequence_lengths
 from eigentrack.recurrence.reference.delta_rule import delta_rule as delta_rule_reference
 from eigentrack.recurrence.reference.dense_scan import dense_scan as dense_scan_reference
 from eigentrack.recurrence.reference.gated_linear import gated_linear as gated_linear_reference
@@ -350,9 +350,12 @@ def _gate_pattern(gate: Tensor | None, turns: Tensor | None = None) -> str:
 
 
 def _sequences(x: Tensor, cu_seqlens: Tensor | None) -> int:
-    if cu_seqlens is not None and len(cu_seqlens) < 2:
+    if cu_seqlens is None:
+        return x.shape[0]
+    check_bounds_type(cu_seqlens)
+    if len(cu_seqlens) < 2:
         sequence_lengths(x.shape[0], x.shape[1], cu_seqlens)  # says what is wrong
-    return x.shape[0] if cu_seqlens is None else len(cu_seqlens) - 1
+    return len(cu_seqlens) - 1
 
 
 def _or_zeros(state: Tensor | None, like: Tensor, cu_seqlens: Tensor | None, *shape: int) -> Tensor:

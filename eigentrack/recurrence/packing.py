@@ -11,6 +11,12 @@ from itertools import pairwise
 from torch import Tensor
 
 
+def check_bounds_type(cu_seqlens: object) -> None:
+    if not isinstance(cu_seqlens, Tensor) or cu_seqlens.ndim != 1 or cu_seqlens.is_floating_point():
+        shown = f"{cu_seqlens!r}".replace("\n", " ")
+        raise ValueError(f"cu_seqlens={shown:.80} must be a vector of whole numbers, such as torch.tensor([0, 3, 7])")
+
+
 def sequence_lengths(batch: int, time: int, cu_seqlens: Tensor | Sequence[int] | None) -> list[int]:
     """The length of every sequence; each has a state of its own."""
     if time == 0 or batch == 0:

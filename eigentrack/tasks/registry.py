@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from eigentrack.automata.dfa_file import read_dfa_values
 from eigentrack.options import check_options
 from eigentrack.tasks.counter_languages import CounterLanguage
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic
 from eigentrack.tasks.modular_arithmetic_brackets import ModularArithmeticWithBrackets
 from eigentrack.tasks.recall import AssociativeRecall
-from eigentrack.tasks.regular_language import read_automaton
 from eigentrack.tasks.task import Task
 from eigentrack.tasks.tracking import cycle_navigation, flip_flop, parity, recognition, state_prediction, word_problem
 
@@ -39,7 +40,7 @@ def make_task(name: str, options: dict[str, Any] | None = None) -> Task:
 def self_contained(options: dict[str, Any]) -> dict[str, Any]:
     """The options with every file that they name read in, so that they mean the same when the file is gone."""
     dfa = options.get("dfa")
-    return {**options, "dfa": read_automaton(dfa)} if isinstance(dfa, str) else options
+    return {**options, "dfa": read_dfa_values(Path(dfa))} if isinstance(dfa, str) else options
 
 
 def describe(name: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from eigentrack.automata import DFA, language
+from eigentrack.automata.dfa_file import read_dfa_values
 
 
 def chosen_automaton(name: str | None, regex: str | None, alphabet: str, dfa: dict | str | None) -> DFA:
@@ -22,18 +21,4 @@ def chosen_automaton(name: str | None, regex: str | None, alphabet: str, dfa: di
         from eigentrack.automata.regex import regex_dfa
 
         return regex_dfa(regex, alphabet)
-    return DFA.from_json(read_automaton(dfa) if isinstance(dfa, str) else dfa)
-
-
-def read_automaton(path: str) -> dict[str, Any]:
-    try:
-        values = json.loads(Path(path).read_text())
-    except FileNotFoundError:
-        raise ValueError(f"dfa={path!r} is not there: give the path of an automaton in JSON") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"dfa={path!r} is not valid JSON ({error})") from None
-    try:
-        DFA.from_json(values)
-    except ValueError as error:
-        raise ValueError(f"dfa={path!r}: {error}") from None
-    return values
+    return DFA.from_json(read_dfa_values(Path(dfa)) if isinstance(dfa, str) else dfa)

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from eigentrack.json_text import parse_json, refuse_repeats
+
 
 def read_values(path: Path) -> Any:
     """From YAML if the file's name ends so, else from JSON."""
     try:
         text = path.read_text()
-        return yaml.load(text, _Loader) if path.suffix in (".yaml", ".yml") else json.loads(text)
+        return yaml.load(text, _Loader) if path.suffix in (".yaml", ".yml") else parse_json(text)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing: there is no training run") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid JSON ({error})") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path} is a folder: name a file in YAML or JSON") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text: name a file in YAML or JSON") from None
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not valid YAML ({' '.join(str(error).split())})") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads 1e-3 and 1.5e2 as the numbers that they are; YAML 1.1, which PyYAML follows, asks for 1.0e-3 and 1.5e+2."""
+    """Reads 1e-3 and 1.5e2 as the numbers that they are; YAML 1.1, which PyYAML follows, asks for 1.0e-3 and 1.5e+2. Entries
+    that are given twice are refused."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        refuse_repeats(key.value for key, _ in node.value)
+        return super().construct_mapping(node, deep)
 
 
 _NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$")

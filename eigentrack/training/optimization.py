@@ -11,6 +11,8 @@ from eigentrack.layers.validation import require_positive
 
 # float32 throughout; tfloat32: matrix products of a GPU read 10 bits of their float32 inputs, those of the recurrence included;
 # bfloat16: projections in bfloat16 over weights that are kept, moved and summed in float32
+LARGEST_SEED = 2**63 - 1  # that torch takes
+WARMUP = 20  # steps
 PRECISIONS = ("float32", "tfloat32", "bfloat16")
 
 
@@ -19,7 +21,7 @@ class OptimizationConfig:
     steps: int
     batch: int  # sequences a step
     learning_rate: float = 1e-3
-    warmup: int = 20
+    warmup: int = WARMUP
     final_rate: float = 0.05  # of the learning rate, at the end of the cosine
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.99)
@@ -30,8 +32,7 @@ class OptimizationConfig:
     def __post_init__(self) -> None:
         require_positive(steps=self.steps, batch=self.batch)
         check_pair("betas", self.betas)
-        if not isinstance(self.seed, int):
-            raise ValueError(f"seed={self.seed!r} must be a whole number")
+        check_seed(self.seed)
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision={self.precision!r} is not known; there are {', '.join(PRECISIONS)}")
         self._check("learning_rate", lambda rate: rate > 0, "positive")
@@ -52,8 +53,15 @@ class OptimizationConfig:
     def _check(self, name: str, holds: Callable[[Any], bool], wanted: str) -> None:
         value = getattr(self, name)
         parts = value if isinstance(value, tuple) else (value,)
-        if not all(_is_number(part) and math.isfinite(part) for part in parts) or not holds(value):
+        if any(_is_number(part) and not math.isfinite(part) for part in parts):
+            raise ValueError(f"{name}={value!r} must be finite")
+        if not all(_is_number(part) for part in parts) or not holds(value):
             raise ValueError(f"{name}={value!r} must be {wanted}")
+
+
+def check_seed(seed: Any) -> None:
+    if not _is_whole(seed) or abs(seed) > LARGEST_SEED:
+        raise ValueError(f"seed={seed!r} must be a whole number from {-LARGEST_SEED} to {LARGEST_SEED}")
 
 
 def check_pair(name: str, pair: Any, *, whole: bool = False) -> None:

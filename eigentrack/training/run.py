@@ -151,9 +151,9 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool) -> None:
     clear_unfinished(folder)
     if (folder / RUN_FILE).exists():
         if not resume:
-            raise ValueError(f"{folder} already holds a run: add --resume to go on with it, or name another folder")
+            raise ValueError(f"{folder} already holds a run: add --resume to go on with it, remove it, or name another folder")
         if _as_stored(load_run(folder)) != _as_stored(config):
-            raise ValueError(f"{folder} holds a run with another configuration: name another folder")
+            raise ValueError(f"{folder} holds a run with another configuration: remove it, or name another folder")
         return
     write_json(folder / RUN_FILE, config.to_json())
 

@@ -13,7 +13,7 @@ from eigentrack.tasks.registry import make_task, self_contained
 from eigentrack.tasks.task import check_lengths
 from eigentrack.training.config import TrainingConfig
 from eigentrack.training.config_file import check_keys, read_values
-from eigentrack.training.optimization import check_pair
+from eigentrack.training.optimization import WARMUP, check_pair
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ class RunConfig:
         training = values.get("training")
         check_keys("training", training, TrainingConfig)
         pairs: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in training.items()}
+        if isinstance(pairs["steps"], int):  # a short run warms up in its time
+            pairs.setdefault("warmup", max(0, min(WARMUP, pairs["steps"])))
         rest: dict[str, Any] = dict(values)
         if isinstance(rest.get("validation_lengths"), list):
             rest["validation_lengths"] = tuple(rest["validation_lengths"])

@@ -269,6 +269,11 @@ def test_inputs_and_states_that_do_not_fit_are_named() -> None:
         mixer.step(torch.zeros(2, 13, dtype=torch.float64))
     with pytest.raises(ValueError, match="the state holds 3 sequences, the input 2"):
         mixer(random_input(), mixer.initial_state(3))
+    other = build("deltanet", {"heads": 2, "eigenvalues": EigenRange(-1, 1)})
+    with pytest.raises(
+        ValueError, match=r"DeltaNet: the state's memory is \(2, 6, 6\) for a sequence, this layer's \(3, 4, 4\)"
+    ):
+        mixer(random_input(), other.initial_state(2))
 
 
 def test_states_without_the_window_that_belongs_to_them_are_named() -> None:

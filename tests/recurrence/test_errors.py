@@ -21,7 +21,8 @@ def inputs(time: int = 6) -> tuple[torch.Tensor, ...]:
         ([1, 6], r"cu_seqlens=\[1, 6\] must start at 0"),
         ([0, 3, 3, 6], r"must grow: no sequence may be empty"),
         ([0], r"cu_seqlens=\[0\] must start at 0"),
-        ([], r"cu_seqlens=\[\] must start at 0"),
+        ([], r"cu_seqlens=tensor\(\[\]\) must be a vector of whole numbers"),
+        ([0.0, 6.0], r"cu_seqlens=tensor\(\[0\., 6\.\]\) must be a vector of whole numbers"),
     ],
 )
 def test_bad_bounds(bounds: list[int], message: str) -> None:

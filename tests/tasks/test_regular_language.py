@@ -55,8 +55,11 @@ def test_an_automaton_may_come_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is not valid JSON"),
+        ("{", "not valid JSON"),
         ("[]", "an automaton is an object with"),
+        ('{"letters": ["a"], "letters": ["b"]}', "'letters' is given twice"),
+        ('{"letters": ["\\ud800"], "transitions": [[0]], "accepting": []}', r"letter '\\ud800' is no text"),
+        ("9" * 5000, "Exceeds the limit"),
         ('{"letters": ["a"], "transitions": [[5]], "accepting": []}', r"dfa='.*automaton.json': state 0 leads to 5"),
     ],
 )

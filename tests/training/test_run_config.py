@@ -45,6 +45,8 @@ def test_yaml_and_json_say_the_same(tmp_path: Path, name: str) -> None:
         (YAML.replace("heads", "head"), "mixer 'deltanet' has no option 'head'; it takes heads, key_dim"),
         (YAML.replace("1e-3", "fast"), "learning_rate='fast' must be positive"),
         (YAML.replace("[3, 9]", "3"), "lengths=3 must be two whole numbers"),
+        (YAML + "task: parity\n", "run.yaml: 'task' is given twice"),
+        (YAML.replace("1e-3", ".inf"), "learning_rate=inf must be finite"),
         (YAML + "\t- x", r"run.yaml is not valid YAML \(.*line 16"),
         ("parity", "the run configuration must be an object, got 'parity'"),
         ("", "the run configuration must be an object, got None"),
@@ -55,6 +57,13 @@ def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "run.yaml").write_text(text)
     with pytest.raises(ValueError, match=message):
         load_run_file(tmp_path / "run.yaml")
+
+
+def test_a_short_run_warms_up_in_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    values = {**CONFIG.to_json(), "training": {"steps": 5, "batch": 2, "lengths": [1, 2]}}
+    path.write_text(json.dumps(values))
+    assert load_run_file(path).training.warmup == 5
 
 
 def test_a_run_keeps_its_automaton(tmp_path: Path) -> None:
