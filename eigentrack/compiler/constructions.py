@@ -124,13 +124,7 @@ def _decisions(
     table: Mapping[tuple[int, ...], Value], levels: Sequence[Tracked]
 ) -> list[tuple[tuple[tuple[Channel, int], ...], Value]]:
     """Conditions on the bits of the levels, one of which holds for each key, with the value that they decide."""
-    relevant = list(range(len(levels)))
-    for level in tuple(relevant):  # a level without which the value is still decided need not be read
-        rest = [other for other in relevant if other != level]
-        if len({(tuple(key[r] for r in rest), value) for key, value in table.items()}) == len(
-            {tuple(key[r] for r in rest) for key in table}
-        ):
-            relevant = rest
+    relevant = _relevant_levels(table, len(levels))
     decided = {tuple(key[r] for r in relevant): value for key, value in table.items()}
     found: list[tuple[tuple[tuple[Channel, int], ...], Value]] = []
 
@@ -146,6 +140,22 @@ def _decisions(
 
     descend((), decided)
     return found
+
+
+def _relevant_levels(table: Mapping[tuple[int, ...], Value], levels: int) -> list[int]:
+    """A level without which the value is still decided need not be read."""
+    base = 1 + max((point for key in table for point in key), default=0)
+    # of each key a number with its points as digits: one level is taken out by a subtraction
+    codes = [sum(point * base**level for level, point in enumerate(key)) for key in table]
+    relevant = []
+    for level in range(levels):
+        digits = base**level
+        without = [code - key[level] * digits for key, code in zip(table, codes, strict=True)]
+        if len(set(zip(without, table.values(), strict=True))) == len(set(without)):
+            codes = without
+        else:
+            relevant.append(level)
+    return relevant
 
 
 def _delayed(level: Tracked, wiring: Wiring) -> Tracked:
