@@ -15,6 +15,7 @@ from eigentrack.experiments.length_test import NO_SCORES, CurvePoint
 from eigentrack.experiments.provenance import NOT_RECORDED, provenance
 from eigentrack.experiments.training_record import NO_RECORD, TrainingRecord, read_record, thin_metrics
 from eigentrack.models import load_model
+from eigentrack.training.folder_lock import LOCK_FILE
 from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, MODEL
 from tests.experiments.toy import toy_cells, toy_result
 
@@ -55,7 +56,7 @@ def test_a_finished_cell_is_only_read_and_keeps_little(tmp_path: Path) -> None:
     assert run_cell(cell, tmp_path, "cpu", steps.append) == result
     assert steps == []
     assert not (tmp_path / CHECKPOINTS).exists()
-    assert {path.name for path in tmp_path.iterdir()} == {RESULT_FILE, METRICS_FILE, MODEL, "run.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {RESULT_FILE, METRICS_FILE, MODEL, "run.json", LOCK_FILE}
     assert sum(weight.numel() for weight in load_model(tmp_path / MODEL).parameters()) == result.parameters
     assert result.state_size == 2 * 4 * 4  # heads, keys, values
 
