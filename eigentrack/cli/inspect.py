@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from eigentrack.cli.console import AsJson, err, out
 from eigentrack.cli.device import Device, check_device
 from eigentrack.cli.named_values import named_values
 
+MOST_LETTERS = 1e9  # hours
 Task = Annotated[
     str | None, typer.Option(help="What a saved model should do: one of `eigentrack tasks`; a run knows it itself.")
 ]
@@ -43,8 +43,8 @@ def inspect(
     from eigentrack.training.optimization import check_seed
 
     check_seed(seed)
-    if not 1 <= longest < math.inf or longest != int(longest):
-        raise ValueError(f"--longest {longest:g} must be a whole number of letters, at least 1")
+    if not 1 <= longest <= MOST_LETTERS or longest != int(longest):
+        raise ValueError(f"--longest {longest:g} must be a whole number of letters, from 1 to {MOST_LETTERS:g}")
     check_device(device)
     target = folder or checkpoint
     for flag, path in {"CHECKPOINT": checkpoint, "--out": target}.items():

@@ -41,7 +41,8 @@ class Ledger:
     """The launchers take cells from here and say what became of them; finished ones are known from their folders.
 
     `given_up`: reasons by the name of cells that failed before, and are not tried again.
-    `unlock(cell, results, failures)`, both by name: cells that wait for this one, asked when it is finished or given up.
+    `unlock(cell, results, failures)`, both by name: cells that wait for this one, asked when it is finished or given up. They
+    take its place in the row, ahead of all that came after it: what is named first is finished first.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Ledger:
         self.failures: dict[str, str] = {}
         self.waiting: deque[Cell] = deque()
         self._given_up, self._unlock = given_up, unlock
+        self._places: dict[str, int] = {}  # in the row
         self._tries: dict[str, int] = {}
         self._steps: dict[str, int] = {}
         self._add(cells)
@@ -73,7 +75,7 @@ class Ledger:
 
     def finished(self, cell: Cell, result: Any) -> None:
         self.results[cell.name] = result
-        self._add(self._unlock(cell, self.results, self.failures))
+        self._add_unlocked(cell)
         self.advanced(cell, cell.steps)
 
     def died(self, cell: Cell, reason: str, *, by_accident: bool = True) -> None:
@@ -85,17 +87,24 @@ class Ledger:
             return
         self.say(f"{cell.name}: {reason}; given up" + (f" after {TRIES} tries" if by_accident else ""))
         self.failures[cell.name] = reason
-        self._add(self._unlock(cell, self.results, self.failures))
+        self._add_unlocked(cell)
         self.advanced(cell, cell.steps)
 
     def outcome(self) -> SweepOutcome:
         results = tuple(self.results[cell.name] for cell in self.cells if cell.name in self.results)
         return SweepOutcome(results, self.failures, len(self.cells) - len(results) - len(self.failures))
 
-    def _add(self, cells: Iterable[Cell]) -> None:
-        """Each once. What an earlier call has settled is known, and unlocks what waited for it."""
+    def _add_unlocked(self, by: Cell) -> None:
+        self._add(self._unlock(by, self.results, self.failures), self._places[by.name])
+        self.waiting = deque(sorted(self.waiting, key=lambda cell: self._places[cell.name]))
+
+    def _add(self, cells: Iterable[Cell], place: int | None = None) -> None:
+        """Each once, in this place of the row or at its end. What an earlier call has settled is known, and unlocks what waited
+        for it."""
         known = {cell.name for cell in self.cells}
         new = list({cell.name: cell for cell in cells if cell.name not in known}.values())
+        for cell in new:
+            self._places[cell.name] = len(self._places) if place is None else place
         self.cells += new
         for cell in new:
             if cell.name in self._given_up:
@@ -108,7 +117,7 @@ class Ledger:
             self._steps[cell.name] = cell.steps
         for cell in new:
             if cell.name in self._steps:
-                self._add(self._unlock(cell, self.results, self.failures))
+                self._add_unlocked(cell)
 
     def _tell(self) -> None:
         total = sum(cell.steps for cell in self.cells)

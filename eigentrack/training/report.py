@@ -12,12 +12,14 @@ from eigentrack.tasks import TrackingTask
 from eigentrack.training.evaluation import accuracy_between, horizon, length_curve, scaled_accuracy, shortest_asked
 from eigentrack.training.run import MODEL, load_run
 
+MOST = 10**8  # letters, or sequences
+
 
 def evaluate_run(folder: Path, longest: int, sequences: int, seed: int, device: str) -> list[dict[str, Any]]:
     """One row for each doubling of the length, from the training lengths on, with the mean accuracy of the lengths in it."""
     for name, value in (("longest", longest), ("sequences", sequences)):
-        if value < 1:
-            raise ValueError(f"{name}={value} must be at least 1")
+        if not 1 <= value <= MOST:
+            raise ValueError(f"{name}={value} must be at least 1 and at most {MOST}")
     run = load_run(folder)
     task, model = run.build_task().as_tested(), load_model(folder / MODEL, device)
     buckets = _buckets(run.training.lengths, longest) if task.varies_in_length else [run.training.lengths]
