@@ -48,7 +48,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "tasks": tasks,
     "layers": layers,
 }
-PATH_OPTIONS = ("--out", "-o", "--config", "--dfa", "--corpus", "--archive", "--tokenizer", "--draw")
+PATH_OPTIONS = ("--out", "-o", "--config", "--dfa", "--corpus", "--archive", "--tokenizer", "--draw", "--text")
 for name, command in COMMANDS.items():
     app.command(name)(command)
 app.add_typer(lm_app)

@@ -6,6 +6,7 @@ tokenizer makes of all tokens together.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import islice
 
@@ -13,6 +14,7 @@ import torch
 
 from eigentrack.lm.language_model import LanguageModel
 from eigentrack.lm.tokenizer import Tokenizer
+from eigentrack.training.optimization import check_seed
 
 UNFINISHED = "\ufffd"  # how an incomplete character at the end of a text is decoded
 
@@ -57,8 +59,13 @@ def stream_text(
 ) -> Iterator[str]:
     """What follows the prompt, up to the end of the text or so many tokens."""
     model, tokenizer = language_model.model, language_model.tokenizer
-    if tokens < 1:
-        raise ValueError(f"tokens={tokens} must be at least 1")
+    if not 1 <= tokens <= sys.maxsize:
+        raise ValueError(f"tokens={tokens} must be at least 1 and at most {sys.maxsize}")
+    check_seed(seed)
+    try:
+        prompt.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the prompt {prompt!r:.60} is no text in UTF-8") from None
     (ids,) = tokenizer.encode([prompt], "int64")
     if not len(ids):
         raise ValueError("the prompt is empty: a model goes on from at least one token")

@@ -46,17 +46,21 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         raise FileNotFoundError(f"{path} is missing: {folder} holds no tokenizer of the fast kind")
     try:
         rust = RustTokenizer.from_file(str(path))
-        config = json.loads((folder / CONFIG_FILE).read_text())
+        end = json.loads((folder / CONFIG_FILE).read_text()).get("eos_token")
+        end = end["content"] if isinstance(end, dict) else end
+        end_id = None if end is None else rust.token_to_id(end)
     except Exception as error:  # the Rust library raises plain Exceptions
         raise ValueError(f"{folder} holds no readable tokenizer ({str(error).splitlines()[0]})") from None
     rust.no_truncation()
     rust.no_padding()
     rust.encode_special_tokens = True  # a document that spells a special token does not contain one
-    end = config.get("eos_token")
-    end = end["content"] if isinstance(end, dict) else end
     ids = rust.get_vocab(with_added_tokens=True).values()
-    fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Tokenizer(rust, None if end is None else rust.token_to_id(end), max(ids, default=-1) + 1, fingerprint)
+    return Tokenizer(rust, end_id, max(ids, default=-1) + 1, fingerprint(folder))
+
+
+def fingerprint(folder: Path) -> str:
+    """Of the tokenizer in the folder."""
+    return hashlib.sha256((folder / TOKENIZER_FILE).read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)

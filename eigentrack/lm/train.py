@@ -26,6 +26,7 @@ from eigentrack.lm.documents import TRAIN, VALIDATION
 from eigentrack.lm.flops import matrix_product_rate, training_flops
 from eigentrack.lm.sharded_checkpoint import ShardedCheckpoints
 from eigentrack.lm.step import LanguageStep
+from eigentrack.lm.tokenizer import TOKENIZER_FILE, fingerprint
 from eigentrack.models import SequenceModel, save_model
 from eigentrack.models.storage import clear_unfinished, write_json
 from eigentrack.training.folder_lock import only_process_in
@@ -187,6 +188,9 @@ def _check_bytes(splits: Sequence[Corpus], say: Callable[[str], None]) -> None:
         return
     for split in splits:
         split.verify()
+    tokenizer = splits[0].folder / TOKENIZER_FOLDER
+    if (tokenizer / TOKENIZER_FILE).is_file() and fingerprint(tokenizer) != CorpusIndex.load(splits[0].folder).tokenizer_sha256:
+        raise ValueError(f"{tokenizer} is not the tokenizer that made the corpus: copy or prepare it again")
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class MetricsLog:
 
 def _metrics_up_to(path: Path, step: int) -> list[Metrics]:
     """What was written after the checkpoint is cut off, and written again."""
-    lines = path.read_text().splitlines() if path.exists() else []
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
     # by step, not by place: a full disk may have lost a line, or a part of one
     history = [metrics for line in lines if (metrics := _parsed(line)) is not None and metrics["step"] <= step]
     text = "".join(json.dumps(metrics) + "\n" for metrics in history)
@@ -41,7 +41,9 @@ def _metrics_up_to(path: Path, step: int) -> list[Metrics]:
 
 
 def _parsed(line: str) -> Metrics | None:
+    """None for what is no line of metrics."""
     try:
-        return json.loads(line)
-    except json.JSONDecodeError:
+        values = json.loads(line)
+    except ValueError:
         return None
+    return values if isinstance(values, dict) and isinstance(values.get("step"), int) else None

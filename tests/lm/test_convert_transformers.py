@@ -251,6 +251,9 @@ def test_a_runs_folder_is_taken_and_its_end_token_is_kept(tmp_path):
     (tmp_path / "shaped" / "config.json").write_text(json.dumps({**values, "eos_token_id": 7}))
     convert(tmp_path / "shaped", tmp_path / "again")  # what the source says goes first
     assert json.loads((tmp_path / "again" / "config.json").read_text())["eos_token_id"] == 7
+    for taken in ("run", "run/model"):
+        with pytest.raises(ValueError, match=r"--output .* belongs to the run in .*run: name another folder"):
+            convert(tmp_path / "again", tmp_path / taken)
     with pytest.raises(ValueError, match="is the source"):
         convert(tmp_path / "run", tmp_path / "run")
     with pytest.raises(ValueError, match=r"--output .*run\.json is a file: name a folder"):

@@ -105,7 +105,10 @@ def test_the_command_prints_prompt_and_text(folder: Path) -> None:
     ("arguments", "message"),
     [
         (["--prompt", ""], "the prompt is empty"),
+        (["--prompt", "a\udcff"], "the prompt 'a\\udcff' is no text in UTF-8"),
         (["--prompt", "a", "--tokens", "0"], "tokens=0 must be at least 1"),
+        (["--prompt", "a", "--tokens", "9" * 20], f"tokens={'9' * 20} must be at least 1 and at most"),
+        (["--prompt", "a", "--seed", "9" * 20], f"seed={'9' * 20} must be a whole number from"),
         (["--prompt", "a", "--temperature", "-1"], "temperature=-1.0 must be 0 (greedy) or above"),
         (["--prompt", "a", "--temperature", "nan"], "temperature=nan must be 0 (greedy) or above"),
         (["--prompt", "a", "--top-k", "0"], "top_k=0 must lie between 1 and vocab_size"),

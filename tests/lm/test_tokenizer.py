@@ -90,6 +90,11 @@ def test_unknown_and_damaged_tokenizers_are_named(tmp_path: Path, monkeypatch: p
     (tmp_path / "empty" / "tokenizer.json").write_text("{}")
     with pytest.raises(ValueError, match="holds no readable tokenizer"):
         load_tokenizer(tmp_path / "empty")
+    TrainedBpe(300).write(tmp_path / "bpe", ["some text"])
+    for text in ("[]", '{"eos_token": 5}', '{"eos_token": {"content": ["x"]}}'):
+        (tmp_path / "bpe" / "tokenizer_config.json").write_text(text)
+        with pytest.raises(ValueError, match="holds no readable tokenizer"):
+            load_tokenizer(tmp_path / "bpe")
     with pytest.raises(ValueError, match="a byte-level BPE has at least 257 tokens, got 256"):
         TrainedBpe(256)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

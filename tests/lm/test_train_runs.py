@@ -14,7 +14,9 @@ import torch
 
 from eigentrack.lm import train
 from eigentrack.lm.config import LanguageRunConfig
+from eigentrack.lm.corpus import TOKENIZER_FOLDER
 from eigentrack.lm.sharded_checkpoint import UNFINISHED, complete_checkpoints
+from eigentrack.lm.tokenizer import TOKENIZER_FILE
 from eigentrack.lm.train import run_language_training
 from eigentrack.models import load_model
 from eigentrack.training.folder_lock import only_process_in
@@ -271,6 +273,14 @@ def test_a_damaged_corpus_is_not_learnt_from(
     monkeypatch.setattr(train, "BYTES_READ_FIRST", 10)
     run_language_training(damaged, tmp_path / "run", say=said.append)
     assert "too much to check first: `eigentrack lm prepare --verify" in said[0]
+
+
+def test_a_corpus_with_another_tokenizer_is_not_learnt_from(config: LanguageRunConfig, corpus: Path, tmp_path: Path) -> None:
+    shutil.copytree(corpus, tmp_path / "corpus")
+    (tmp_path / "corpus" / TOKENIZER_FOLDER).mkdir()
+    (tmp_path / "corpus" / TOKENIZER_FOLDER / TOKENIZER_FILE).write_text("{}")
+    with pytest.raises(ValueError, match="is not the tokenizer that made the corpus: copy or prepare it again"):
+        run_language_training(replace(config, corpus=str(tmp_path / "corpus")), tmp_path / "run")
 
 
 def test_a_corpus_may_move(config: LanguageRunConfig, whole: Path, tmp_path: Path) -> None:

@@ -140,7 +140,8 @@ def test_lost_and_torn_metrics_do_not_stop_a_run_from_going_on(tmp_path: Path) -
     lines = (tmp_path / METRICS_FILE).read_text().splitlines()
     del lines[3]
     lines[5] = lines[5][:10]
-    (tmp_path / METRICS_FILE).write_text("\n".join(lines) + '\n{"step": 25, "lo')
+    torn = ["[1, 2]", '{"step": "x"}', '{"step": 25, "lo']
+    (tmp_path / METRICS_FILE).write_bytes("\n".join([*lines, *torn]).encode() + b"\xb7")
     run_training(CONFIG, tmp_path, resume=True)
     steps = [json.loads(line)["step"] for line in (tmp_path / METRICS_FILE).read_text().splitlines()]
     assert steps == [step for step in range(1, 41) if step not in (4, 7)]

@@ -29,6 +29,7 @@ from eigentrack.lm.optional_packages import require
 from eigentrack.models import SequenceModel, load_model
 from eigentrack.models.storage import WRAPPED_CONFIG
 from eigentrack.spectrum import Eigenvalues
+from eigentrack.training.run import MODEL, RUN_FILE
 
 OURS = "eigentrack"
 ALLOWED = 1e-3  # of the largest logit; peers that put a small number under the root of |k| stay far below
@@ -65,6 +66,9 @@ def convert(source: str | Path, folder: str | Path, eigenvalues: Eigenvalues | N
     given, source = Path(source), _on_disk(source)
     if Path(folder).resolve() in (given.resolve(), source.resolve()):
         raise ValueError(f"{folder} is the source: choose another folder for what becomes of it")
+    for place in (Path(folder), Path(folder).parent):
+        if (place / RUN_FILE).exists() and (place == Path(folder) or Path(folder).name == MODEL):
+            raise ValueError(f"--output {folder} belongs to the run in {place}: name another folder")
     values = read_json(source)
     kind = OURS if WRAPPED_CONFIG in values else values.get("model_type", OURS)
     comparisons = []
