@@ -11,6 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 from eigentrack.cli import app, main
+from eigentrack.lm.tokenizer import fingerprint
 from eigentrack.lm.train import LanguageRunResult
 from eigentrack.models import load_model
 from tests.lm.runs import VOCAB, small_run, write_learnable_corpus
@@ -18,8 +19,10 @@ from tests.lm.runs import VOCAB, small_run, write_learnable_corpus
 
 def test_a_file_becomes_a_model(tmp_path: Path) -> None:
     config = small_run(write_learnable_corpus(tmp_path / "corpus"))
-    (tmp_path / "corpus" / "tokenizer").mkdir()
-    (tmp_path / "corpus" / "tokenizer" / "tokenizer.json").write_text("{}")
+    tokenizer, index = tmp_path / "corpus" / "tokenizer", tmp_path / "corpus" / "index.json"
+    tokenizer.mkdir()
+    (tokenizer / "tokenizer.json").write_text("{}")
+    index.write_text(json.dumps({**json.loads(index.read_text()), "tokenizer_sha256": fingerprint(tokenizer)}))
     (tmp_path / "run.json").write_text(json.dumps(config.to_json()))
     result = CliRunner().invoke(app, ["lm", "train", str(tmp_path / "run.json"), "--out", str(tmp_path / "run")])
     assert result.exit_code == 0, result.output
