@@ -95,7 +95,7 @@ class DFA:
             raise ValueError(f"the automaton lacks {missing[0]!r}")
         letters, rows = _list_of(str, "letters", values["letters"]), _list_of(list, "transitions", values["transitions"])
         for letter in letters:
-            if not letter.isascii() and not _is_text(letter):
+            if not _is_text(letter):
                 raise ValueError(f"letter {letter!r} is no text: half a character cannot be written")
         states = values.get("states", len(rows))
         if not _is(int, states) or states != len(rows):

@@ -44,7 +44,7 @@ def pack_cells(folder: Path, archive: Path, *, whole: bool = False) -> int:
         with tarfile.open(temporary, "w:gz", compresslevel=6) as tar:
             for cell in cells:
                 finished, older = cell / RESULT_FILE, set(checkpoints(cell / CHECKPOINTS)[:-1])
-                kept = (path for path in cell.rglob("[!.]*") if path.is_file() and path not in older)  # no lock
+                kept = (path for path in cell.rglob("[!.]*") if path.is_file() and path not in older)  # no locks
                 for path in [finished] if finished.exists() and not whole else sorted(kept):
                     tar.add(path, path.relative_to(folder).as_posix())
 

@@ -34,7 +34,7 @@ class _Loader(yaml.SafeLoader):
     that are given twice are refused."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        refuse_repeats(key.value for key, _ in node.value)
+        refuse_repeats(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
         return super().construct_mapping(node, deep)
 
 

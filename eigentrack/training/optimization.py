@@ -11,9 +11,9 @@ from eigentrack.layers.validation import require_positive
 
 # float32 throughout; tfloat32: matrix products of a GPU read 10 bits of their float32 inputs, those of the recurrence included;
 # bfloat16: projections in bfloat16 over weights that are kept, moved and summed in float32
+PRECISIONS = ("float32", "tfloat32", "bfloat16")
 LARGEST_SEED = 2**63 - 1  # that torch takes
 WARMUP = 20  # steps
-PRECISIONS = ("float32", "tfloat32", "bfloat16")
 
 
 @dataclass(frozen=True, kw_only=True)

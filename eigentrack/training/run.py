@@ -70,7 +70,7 @@ def run_training(
         say(f"torch.compile unrolls the loop over time of {', '.join(loops)}, for many minutes: better without --compile")
     fused = worth_compiling(model, steps) if compiled is None else compiled
     step = TrainingStep(model, task, config.training, compiled=fused)
-    for lengths in (config.training.lengths, config.validation_lengths or config.training.lengths):
+    for lengths in {config.training.lengths, config.validation_lengths or config.training.lengths}:
         task.sample(1, lengths, seed=0, step=0, device=device)  # those that the task cannot make fail here
     if tensorboard:
         require_tensorboard()

@@ -46,6 +46,7 @@ def test_yaml_and_json_say_the_same(tmp_path: Path, name: str) -> None:
         (YAML.replace("1e-3", "fast"), "learning_rate='fast' must be positive"),
         (YAML.replace("[3, 9]", "3"), "lengths=3 must be two whole numbers"),
         (YAML + "task: parity\n", "run.yaml: 'task' is given twice"),
+        (YAML + "? [a]\n: 1\n", r"run.yaml is not valid YAML \(.*unhashable key"),
         (YAML.replace("1e-3", ".inf"), "learning_rate=inf must be finite"),
         (YAML + "\t- x", r"run.yaml is not valid YAML \(.*line 16"),
         ("parity", "the run configuration must be an object, got 'parity'"),

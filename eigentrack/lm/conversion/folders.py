@@ -66,9 +66,9 @@ def convert(source: str | Path, folder: str | Path, eigenvalues: Eigenvalues | N
     given, source = Path(source), _on_disk(source)
     if Path(folder).resolve() in (given.resolve(), source.resolve()):
         raise ValueError(f"{folder} is the source: choose another folder for what becomes of it")
-    for place in (Path(folder), Path(folder).parent):
-        if (place / RUN_FILE).exists() and (place == Path(folder) or Path(folder).name == MODEL):
-            raise ValueError(f"--output {folder} belongs to the run in {place}: name another folder")
+    home = Path(folder).parent if Path(folder).name == MODEL else Path(folder)
+    if (home / RUN_FILE).exists():
+        raise ValueError(f"--output {folder} belongs to the run in {home}: name another folder")
     values = read_json(source)
     kind = OURS if WRAPPED_CONFIG in values else values.get("model_type", OURS)
     comparisons = []

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from eigentrack.recurrence.chunked.carry import Carry
 from eigentrack.recurrence.chunked.layout import chunk_layout
+from eigentrack.recurrence.reference.dense_scan import largest_entry
 
 LARGEST_PRODUCT = 2.0**32  # an entry, where there is a limit
 LARGEST_SCALE = 2.0**100  # so that it is finite
@@ -74,7 +75,7 @@ def _run_group(
         if b is not None:
             states = states + from_zero
         if limit is not None:
-            states = states * torch.minimum(scale, limit / _largest(states))
+            states = states * torch.minimum(scale, limit / largest_entry(states))
         return states[:, -1], states
 
     return carry.run(steps, advance, within[..., :n], within[..., n:], torch.stack(scales, dim=1))
@@ -82,8 +83,4 @@ def _run_group(
 
 def _down(product: Float[Tensor, "R H n n"]) -> Float[Tensor, "R H 1 1"]:
     """The power of two that takes it to where it may be: 1 where it is. To the gradient a constant, and exact."""
-    return torch.exp2((math.log2(LARGEST_PRODUCT) - torch.log2(_largest(product)).ceil()).clamp_max(0.0))
-
-
-def _largest(matrices: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch 1 1"]:
-    return matrices.detach().abs().amax((-2, -1), keepdim=True)
+    return torch.exp2((math.log2(LARGEST_PRODUCT) - torch.log2(largest_entry(product)).ceil()).clamp_max(0.0))

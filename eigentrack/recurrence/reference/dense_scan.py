@@ -35,5 +35,9 @@ def held_below(limit: float | None, state: Float[Tensor, "B H n m"]) -> Float[Te
     """Scaled down until no entry exceeds the limit; to the gradient the scale is a constant."""
     if limit is None:
         return state
-    largest = state.detach().abs().amax((-2, -1), keepdim=True)
-    return state * (limit / largest).clamp_max(1.0)
+    return state * (limit / largest_entry(state)).clamp_max(1.0)
+
+
+def largest_entry(matrices: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch 1 1"]:
+    """In size; to the gradient a constant."""
+    return matrices.detach().abs().amax((-2, -1), keepdim=True)
