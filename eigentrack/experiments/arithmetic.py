@@ -60,8 +60,10 @@ class Layer:
     last: Eigenvalues | None = None  # gated linear attention in the last block, with these eigenvalues
 
 
+LONGEST = 10 / 3  # times the steps of `short`: as many as the paper's
 LAYERS = {
     "1 factor": Layer({}, {}),
+    "1 factor, longest": Layer({}, {}, times=LONGEST),
     "2 factors, gated": Layer(TWO_GATED, {}),
     "2 factors, gated, no decay": Layer(TWO_GATED, NO_DECAY),
     "2 factors, gated, no decay, smoothed 0.1": Layer(TWO_GATED, SMOOTHED),
@@ -75,7 +77,7 @@ LAYERS = {
         CUT_ENDS, SMOOTHED, times=2, task=EVERY_DIGIT
     ),
     "2 factors, no decay, smoothed 0.1, asked after every digit, longest": Layer(
-        {"householders": 2}, SMOOTHED, times=10 / 3, task=EVERY_DIGIT
+        {"householders": 2}, SMOOTHED, times=LONGEST, task=EVERY_DIGIT
     ),
     "2 factors, gated, then polygon 5, no decay, smoothed 0.1, asked after every digit": Layer(
         TWO_GATED, SMOOTHED, task=EVERY_DIGIT, last=EigenPolygon(5)
@@ -108,8 +110,9 @@ SHORT = replace(
 SMOKE = replace(chomsky.SMOKE, rates=(1e-3,), pilot=False, seeds=(0,))
 
 
+PAPERS_OWN = ("1 factor", "1 factor, longest")
 PAPER_VALUES = {
-    column: {(chomsky.ARITHMETIC, "1 factor"): values[chomsky.ARITHMETIC, "DeltaNet [-1, 1]"]}
+    column: {(chomsky.ARITHMETIC, layer): values[chomsky.ARITHMETIC, "DeltaNet [-1, 1]"] for layer in PAPERS_OWN}
     for column, values in chomsky.PAPER_VALUES.items()
 }
 
