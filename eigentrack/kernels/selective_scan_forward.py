@@ -17,7 +17,9 @@ import triton.language as tl
 from eigentrack.kernels.selective_scan_tokens import (
     LOG2_E,
     advance,
+    block_channels,
     first_checkpoint,
+    load_own_rows,
     load_rows,
     load_state,
     locate_unit,
@@ -51,6 +53,7 @@ def forward_kernel(
     N: tl.constexpr,
     BD: tl.constexpr,
     BN: tl.constexpr,
+    OWN: tl.constexpr,
     U: tl.constexpr,
     CHUNK: tl.constexpr,
     LOW: tl.constexpr,
@@ -64,7 +67,8 @@ def forward_kernel(
 ):
     BLOCKS: tl.constexpr = (D + BD - 1) // BD
     unit = tl.program_id(0) // BLOCKS
-    o_d = (tl.program_id(0) % BLOCKS) * BD + tl.arange(0, BD)
+    first_channel = (tl.program_id(0) % BLOCKS) * BD
+    o_d = first_channel + block_channels(BD, OWN)
     o_n = tl.arange(0, BN)
     m_d, m_n = o_d < D, o_n < N
     first, end = locate_unit(unit, bounds, time, segments, segment_length, PACKED)
@@ -77,10 +81,12 @@ def forward_kernel(
     if SKIP:
         b_skip = tl.load(skip + o_d, mask=m_d, other=0.0).to(tl.float32)
 
-    next_x = load_rows(x, x_row, o_d, m_d, first, end, U)
-    next_dt = load_rows(dt, dt_row, o_d, m_d, first, end, U)
+    next_x = load_own_rows(x, x_row, first_channel, first, end, D, BD, OWN, U)
+    next_dt = load_own_rows(dt, dt_row, first_channel, first, end, D, BD, OWN, U)
     next_b = load_rows(b, b_row, o_n, m_n, first, end, U)
     next_c = load_rows(c, c_row, o_n, m_n, first, end, U)
+    if SKIP:
+        next_lane_x = load_rows(x, x_row, o_d, m_d, first, end, U)
     if GATED:
         next_z = load_rows(z, z_row, o_d, m_d, first, end, U)
     for token in range(first, end, U):
@@ -88,10 +94,13 @@ def forward_kernel(
             if (token - first) % CHUNK == 0:
                 store_state(checkpoints + (slot + (token - first) // CHUNK) * D * N, b_state, o_d, o_n, D, N)
         rows_x, rows_dt, rows_b, rows_c = next_x, next_dt, next_b, next_c
-        next_x = load_rows(x, x_row, o_d, m_d, token + U, end, U)
-        next_dt = load_rows(dt, dt_row, o_d, m_d, token + U, end, U)
+        next_x = load_own_rows(x, x_row, first_channel, token + U, end, D, BD, OWN, U)
+        next_dt = load_own_rows(dt, dt_row, first_channel, token + U, end, D, BD, OWN, U)
         next_b = load_rows(b, b_row, o_n, m_n, token + U, end, U)
         next_c = load_rows(c, c_row, o_n, m_n, token + U, end, U)
+        if SKIP:
+            lane_x = next_lane_x
+            next_lane_x = load_rows(x, x_row, o_d, m_d, token + U, end, U)
         if GATED:
             rows_z = next_z
             next_z = load_rows(z, z_row, o_d, m_d, token + U, end, U)
@@ -101,7 +110,7 @@ def forward_kernel(
             b_state, _ = advance(b_state, b_dt, b_x, rows_b[u].to(tl.float32), b_rate, inside, LOW, HIGH, EXACT)
             b_y = tl.sum(b_state * rows_c[u].to(tl.float32)[None, :], axis=1)  # (4)
             if SKIP:
-                b_y += b_skip * b_x
+                b_y += b_skip * lane_x[u].to(tl.float32)
             if GATED:
                 b_z = rows_z[u].to(tl.float32)
                 b_y *= b_z * tl.sigmoid(b_z)

@@ -53,7 +53,7 @@ class Inputs(NamedTuple):
 class Outputs(NamedTuple):
     y: Tensor
     last_state: Tensor
-    checkpoints: Tensor | None  # [checkpoints, D, N] for the backward pass
+    checkpoints: Tensor | None  # [checkpoints, D, N] for the backward pass, perhaps none of them
 
     @staticmethod
     def allocate(plan: Plan, inputs: Inputs) -> Outputs:
@@ -123,7 +123,7 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
                 *(inputs.x, inputs.dt, inputs.b, inputs.log_decay, products, ends),
                 *(_row(inputs.x), _row(inputs.dt), _row(inputs.b), *split),
             ),
-            lambda: {**plan.constants(), **plan.settings("summary")},
+            lambda: {**plan.walking(), "OWN": plan.own_channels, **plan.settings("summary")},
         )
         starts = _join(plan, cut, products, ends, inputs.initial_state, back=False)
     launch(
@@ -131,7 +131,7 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
         (*given, starts, out.y, out.last_state, out.checkpoints, inputs.cu_seqlens, *_rows(inputs), *split),
         lambda: {
             **plan.checkpointed(),
-            **{"START": starts is not None, "SAVE": plan.save, **switches},
+            **{"OWN": plan.own_channels, "START": starts is not None, "SAVE": plan.save and plan.checkpoints > 0, **switches},
             **plan.settings("forward"),
         },
     )
@@ -157,7 +157,11 @@ def backward(
                 *(inputs.dt, inputs.c, inputs.z, inputs.log_decay, dy, products, ends),
                 *(_row(inputs.dt), _row(inputs.c), 0 if inputs.z is None else _row(inputs.z), *split),
             ),
-            lambda: {**plan.constants(), "GATED": inputs.z is not None, **plan.settings("summary")},
+            lambda: {
+                **plan.walking(),
+                **{"OWN": plan.own_channels, "GATED": inputs.z is not None},
+                **plan.settings("summary"),
+            },
         )
         entering = _join(plan, cut, products, ends, dlast_state, back=True)
         del products, ends
@@ -174,23 +178,25 @@ def backward(
     def parts(*shape: int) -> Tensor:
         return dy.new_empty(shape, dtype=torch.float32)
 
-    db_parts, dc_parts = (parts(plan.channel_blocks, plan.rows_of_sums, plan.size) for _ in range(2))
-    kept = parts(programs * plan.kept, plan.channel_block * plan.state_block) if plan.kept else None
+    db_parts, dc_parts = (parts(plan.groups, plan.rows_of_sums, plan.size) for _ in range(2))
+    kept = parts(plan.backward_programs * plan.kept, plan.channel_block * plan.state_block) if plan.kept else None
+    starts = checkpoints if plan.checkpoints else inputs.initial_state
     decay_parts = _states(inputs, plan, units)
     skip_parts = None if inputs.skip is None else parts(units, plan.channels)
     settings = plan.settings("sum")
     for number in reversed(range(windows.count)):
         window = (number * windows.length, windows.length)
         launch(
-            *(plan.compiled, backward_kernel, programs),
+            *(plan.compiled, backward_kernel, plan.backward_programs),
             (
-                *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, checkpoints, dy),
+                *(inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, starts, dy),
                 *(entering, leaving, dx, ddt, db_parts, dc_parts, dz, decay_parts, skip_parts, kept),
                 *(inputs.cu_seqlens, *_rows(inputs), *split, *window, int(number < windows.count - 1)),
             ),
             lambda: {
                 **plan.checkpointed(),
-                **{"KEEP": kept is not None, "ENTER": entering is not None, "LEAVE": leaving is not None},
+                **{"TOGETHER": plan.blocks_together, "KEPT": plan.kept, "START": starts is not None},
+                **{"ENTER": entering is not None, "LEAVE": leaving is not None},
                 **{"GATED": inputs.z is not None, "SKIP": inputs.skip is not None},
                 **plan.settings("backward"),
             },
@@ -198,7 +204,7 @@ def backward(
         all_units, cuts = (1, (plan.time, 1, plan.time)) if plan.packed else (units, split)
         launch(
             *(plan.compiled, sum_kernel, all_units * -(-windows.length // settings["ROWS"])),
-            (db_parts, dc_parts, db, dc, plan.channel_blocks, *cuts, *window, plan.rows_of_sums),
+            (db_parts, dc_parts, db, dc, plan.groups, *cuts, *window, plan.rows_of_sums),
             lambda: {"N": plan.size, "BN": plan.state_block, **settings},
         )
     # one order of summation: the same bits in every run

@@ -16,18 +16,19 @@ from eigentrack.spectrum import EigenRange
 
 # One warp a program: sums over channels and over the state stay inside it, and it waits for no other.
 LAUNCH = {
-    "forward": {"U": 8, "num_warps": 1, "num_stages": 1},
-    "summary": {"U": 8, "num_warps": 1, "num_stages": 1},
+    "forward": {"U": 4, "num_warps": 1, "num_stages": 1},
+    "summary": {"U": 4, "num_warps": 1, "num_stages": 1},
     "backward": {"U": 2, "STRETCH": 8, "STRIDE": 4, "num_warps": 1, "num_stages": 1},
     "join": {"BLOCK": 128, "num_warps": 4, "num_stages": 1},
     "sum": {"ROWS": 8, "PARTS": 16, "num_warps": 4, "num_stages": 1},
 }
 # Tokens from one checkpoint to the next: multiples of every STRETCH, and that of U. With far ones a program of the backward
-# pass needs slots to keep the states between them in, which short sequences do not pay for.
+# pass needs slots to keep the states between them in.
 NEAR, FAR = 16, 64
 ENTRIES = 512  # of a program's state: 16 in each thread
 WIDEST_BLOCK = 64  # of channels
 PROGRAMS_AT_ONCE = 1056  # that the registers of an H200 hold: two warps for every scheduler
+NEARLY = 0.95  # all of them
 # A pass that has at most this many programs is cut into segments. That costs a look ahead at all gates: half as much again
 # forward, but a fifth backward, which gains sooner from programs that fill each other's waiting time.
 CUT_BELOW = {"forward": 264, "backward": 528}
@@ -87,6 +88,11 @@ class Plan:
         return self._channels_of(ENTRIES)
 
     @cached_property
+    def own_channels(self) -> int:
+        """Of a block, those that one thread holds: each holds 4 neighbouring entries of a state, a warp 128 at a time."""
+        return min(self.channel_block, max(1, self.channel_block * self.state_block // 128))
+
+    @cached_property
     def channel_blocks(self) -> int:
         return -(-self.channels // self.channel_block)
 
@@ -111,15 +117,46 @@ class Plan:
         return self.time == 1 and not self.packed and not self.save
 
     @cached_property
+    def blocks_together(self) -> int:
+        """Blocks of channels that one program of the backward pass takes, one after the other: they share their partial sums.
+
+        As many as cost next to no time. Packed sequences may be of very different lengths: their programs should be short.
+        """
+        units, blocks = self.sequences * self.segments("backward").count, self.channel_blocks
+
+        def programs(together: int) -> int:
+            return units * -(-blocks // together)
+
+        def time_taken(together: int) -> int:
+            return together * -(-programs(together) // PROGRAMS_AT_ONCE)
+
+        def is_free(together: int) -> bool:
+            return programs(together) >= NEARLY * PROGRAMS_AT_ONCE and NEARLY * time_taken(together) <= time_taken(1)
+
+        return 1 if self.packed else max(filter(is_free, range(2, blocks + 1)), default=1)
+
+    @cached_property
+    def groups(self) -> int:
+        """Of such blocks."""
+        return -(-self.channel_blocks // self.blocks_together)
+
+    @cached_property
+    def backward_programs(self) -> int:
+        return self.sequences * self.segments("backward").count * self.groups
+
+    @cached_property
     def chunk(self) -> int:
-        """Tokens from one checkpoint to the next: whichever takes less memory."""
-        slots = self.sequences * self.segments("backward").count * self._slots
-        return FAR if self._checkpoints(FAR) + slots < self._checkpoints(NEAR) else NEAR
+        """Tokens from one checkpoint to the next. Of packed sequences, which may be many and short: what takes less memory."""
+        if self.packed:
+            is_far = self._checkpoints(FAR) + self.sequences * self._slots < self._checkpoints(NEAR)
+        else:
+            is_far = self.time > NEAR
+        return FAR if is_far else NEAR
 
     @property
     def _slots(self) -> int:
         """Stretches between far checkpoints, but for the first."""
-        return FAR // LAUNCH["backward"]["STRETCH"] - 1
+        return -(-min(FAR, self.time) // LAUNCH["backward"]["STRETCH"]) - 1
 
     @cached_property
     def kept(self) -> int:
@@ -131,14 +168,16 @@ class Plan:
         return self._checkpoints(self.chunk)
 
     def _checkpoints(self, chunk: int) -> int:
-        """Sequence s, from token t on, has its own from place t // chunk + s: enough for each, whatever the lengths."""
-        return self.batch * self.time // chunk + self.sequences
+        """None for sequences of one chunk: they start from the initial state. Enough for packed ones, whatever the lengths."""
+        if self.packed:
+            return self.time // chunk + self.sequences
+        return 0 if self.time <= chunk else self.sequences * -(-self.time // chunk)
 
     @cached_property
     def windows(self) -> Segments:
         """Of every unit, in the backward pass."""
         unit = self.segments("backward").length
-        sums, y = 2 * self.channel_blocks * self.size * 4, self.channels * self.itemsize  # bytes a token
+        sums, y = 2 * self.groups * self.size * 4, self.channels * self.itemsize  # bytes a token
         worth = self.batch * self.time * sums // SMALLEST_SUMS
         wanted = max(1, min(math.ceil(sums / (SHARE_OF_SUMS * y)), worth))
         length = max(SHORTEST_WINDOW, -(-unit // wanted // FAR) * FAR)
@@ -152,21 +191,24 @@ class Plan:
         return self.sequences * self.segments("backward").count * self.windows.length
 
     def constants(self) -> dict[str, object]:
-        """The compile-time arguments that all kernels over time share."""
+        """The compile-time arguments that all kernels share."""
         low, high = self.eigenvalues.low, self.eigenvalues.high
         return {
             "D": self.channels,
             "N": self.size,
-            "BD": self.channel_block,
             "BN": self.state_block,
             "LOW": low,
             "HIGH": high,
             "EXACT": all((end * 2**22).is_integer() for end in (low, high)),  # so are their difference, and its sum with low
         }
 
+    def walking(self) -> dict[str, object]:
+        """Those of the kernels over time."""
+        return {**self.constants(), "BD": self.channel_block}
+
     def checkpointed(self) -> dict[str, object]:
         """Those of the two kernels that write and read checkpoints."""
-        return {**self.constants(), "CHUNK": self.chunk, "PACKED": self.packed}
+        return {**self.walking(), "CHUNK": self.chunk, "PACKED": self.packed}
 
     def settings(self, kernel: str) -> dict[str, int]:
         found = LAUNCH[kernel]

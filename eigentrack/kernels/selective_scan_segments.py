@@ -18,7 +18,9 @@ import triton.language as tl
 from eigentrack.kernels.selective_scan_tokens import (
     LOG2_E,
     advance,
+    block_channels,
     exponential,
+    load_own_rows,
     load_rows,
     load_state,
     locate_unit,
@@ -45,6 +47,7 @@ def summary_kernel(
     N: tl.constexpr,
     BD: tl.constexpr,
     BN: tl.constexpr,
+    OWN: tl.constexpr,
     U: tl.constexpr,
     LOW: tl.constexpr,
     HIGH: tl.constexpr,
@@ -52,20 +55,21 @@ def summary_kernel(
 ):
     BLOCKS: tl.constexpr = (D + BD - 1) // BD
     unit = tl.program_id(0) // BLOCKS
-    o_d = (tl.program_id(0) % BLOCKS) * BD + tl.arange(0, BD)
+    first_channel = (tl.program_id(0) % BLOCKS) * BD
+    o_d = first_channel + block_channels(BD, OWN)
     o_n = tl.arange(0, BN)
-    m_d, m_n = o_d < D, o_n < N
+    m_n = o_n < N
     first, end = locate_unit(unit, None, time, segments, segment_length, False)
     b_rate = load_state(log_decay, o_d, o_n, D, N) * LOG2_E
     b_state = tl.zeros([BD, BN], dtype=tl.float32)
     b_product = b_state + 1.0
-    next_x = load_rows(x, x_row, o_d, m_d, first, end, U)
-    next_dt = load_rows(dt, dt_row, o_d, m_d, first, end, U)
+    next_x = load_own_rows(x, x_row, first_channel, first, end, D, BD, OWN, U)
+    next_dt = load_own_rows(dt, dt_row, first_channel, first, end, D, BD, OWN, U)
     next_b = load_rows(b, b_row, o_n, m_n, first, end, U)
     for token in range(first, end, U):
         rows_x, rows_dt, rows_b = next_x, next_dt, next_b
-        next_x = load_rows(x, x_row, o_d, m_d, token + U, end, U)
-        next_dt = load_rows(dt, dt_row, o_d, m_d, token + U, end, U)
+        next_x = load_own_rows(x, x_row, first_channel, token + U, end, D, BD, OWN, U)
+        next_dt = load_own_rows(dt, dt_row, first_channel, token + U, end, D, BD, OWN, U)
         next_b = load_rows(b, b_row, o_n, m_n, token + U, end, U)
         for u in tl.static_range(U):
             b_x, b_dt, b_b = rows_x[u].to(tl.float32), rows_dt[u].to(tl.float32), rows_b[u].to(tl.float32)
@@ -95,6 +99,7 @@ def summary_back_kernel(
     N: tl.constexpr,
     BD: tl.constexpr,
     BN: tl.constexpr,
+    OWN: tl.constexpr,
     U: tl.constexpr,
     LOW: tl.constexpr,
     HIGH: tl.constexpr,
@@ -103,7 +108,8 @@ def summary_back_kernel(
 ):
     BLOCKS: tl.constexpr = (D + BD - 1) // BD
     unit = tl.program_id(0) // BLOCKS
-    o_d = (tl.program_id(0) % BLOCKS) * BD + tl.arange(0, BD)
+    first_channel = (tl.program_id(0) % BLOCKS) * BD
+    o_d = first_channel + block_channels(BD, OWN)
     o_n = tl.arange(0, BN)
     m_d, m_n = o_d < D, o_n < N
     first, end = locate_unit(unit, None, time, segments, segment_length, False)
@@ -113,7 +119,7 @@ def summary_back_kernel(
     blocks = tl.cdiv(end - first, U)
     for step in range(blocks):
         token = first + (blocks - 1 - step) * U
-        rows_dt = load_rows(dt, dt_row, o_d, m_d, token, end, U)
+        rows_dt = load_own_rows(dt, dt_row, first_channel, token, end, D, BD, OWN, U)
         rows_c = load_rows(c, c_row, o_n, m_n, token, end, U)
         rows_dy = load_rows(dy, D, o_d, m_d, token, end, U)
         if GATED:

@@ -9,7 +9,10 @@ A unit is what one program walks through: a whole sequence, or a segment of one.
 rows of the inputs may lie apart. Beyond the unit's end rows read as zeros, so e = 1, and (2') a = 1: the state stays.
 Equations: docs/derivations/selective_scan.md.
 
-D channels  N state size  BD, BN blocks of them, powers of two  U tokens a block
+A program is one warp. Rows of channels come in two ways: `load_rows` gives each thread one channel, for what is computed and
+written channel by channel; `load_own_rows` gives it those OWN channels whose states it holds.
+
+D channels  N state size  BD, BN blocks of them, powers of two  OWN channels a thread  U tokens a block
 """
 
 from __future__ import annotations
@@ -34,12 +37,12 @@ def locate_unit(unit, bounds, time, segments, segment_length, PACKED: tl.constex
 
 @triton.jit
 def first_checkpoint(unit, first, time, segments, segment_length, CHUNK: tl.constexpr, PACKED: tl.constexpr):
-    """Where the unit's checkpoints begin. Sequence s, from token t on, has its own from t // CHUNK + s: they never meet."""
+    """Where the unit's checkpoints begin. Of packed ones sequence s, from token t on, has t // CHUNK + s: they never meet."""
     if PACKED:
         slot = first // CHUNK + unit
     else:
         sequence = (unit // segments).to(tl.int64)
-        slot = sequence * time // CHUNK + sequence + (unit % segments) * segment_length // CHUNK
+        slot = sequence * tl.cdiv(time, CHUNK) + (unit % segments) * segment_length // CHUNK
     return slot
 
 
@@ -54,6 +57,37 @@ def load_rows(p, row, o, m, token, end, U: tl.constexpr):
     rows = ()
     for u in tl.static_range(U):
         rows = rows + (load_row(p, row, o, m, token + u, end),)  # noqa: RUF005, Triton has no star in a tuple
+    return rows
+
+
+@triton.jit
+def block_channels(BD: tl.constexpr, OWN: tl.constexpr):
+    """The channels of a block in the order in which its states lie, row by row: those of one thread are neighbours."""
+    rows = tl.arange(0, BD)
+    return rows % (BD // OWN) * OWN + rows // (BD // OWN)
+
+
+@triton.jit
+def load_own_row(p, row, first_channel, token, end, D: tl.constexpr, BD: tl.constexpr, OWN: tl.constexpr):
+    """In two halves: of fewer entries than threads Triton has each thread load its own, of more it sends them round."""
+    if OWN == 1:
+        o_d = first_channel + block_channels(BD, OWN)
+        b_row = load_row(p, row, o_d, o_d < D, token, end)
+    else:
+        HALF: tl.constexpr = OWN // 2
+        o_d = first_channel + tl.arange(0, BD // OWN)[:, None] * OWN + tl.arange(0, HALF)[None, :]
+        p_low = p + token * row + o_d
+        low = tl.load(p_low, mask=(o_d < D) & (token < end), other=0.0)
+        high = tl.load(p_low + HALF, mask=(o_d + HALF < D) & (token < end), other=0.0)
+        b_row = tl.reshape(tl.permute(tl.join(low, high), (2, 1, 0)), (BD,))
+    return b_row
+
+
+@triton.jit
+def load_own_rows(p, row, first_channel, token, end, D: tl.constexpr, BD: tl.constexpr, OWN: tl.constexpr, U: tl.constexpr):
+    rows = ()
+    for u in tl.static_range(U):
+        rows = rows + (load_own_row(p, row, first_channel, token + u, end, D, BD, OWN),)  # noqa: RUF005
     return rows
 
 

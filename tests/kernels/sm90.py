@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,18 @@ class Resources:
 
 
 def compile_for_sm90(
-    kernel: Any, arguments: Mapping[str, str], constants: Mapping[str, Any], num_warps: int, num_stages: int
+    kernel: Any,
+    arguments: Mapping[str, str],
+    constants: Mapping[str, Any],
+    num_warps: int,
+    num_stages: int,
+    even: Collection[str] = (),
 ) -> Resources:
-    """`arguments` gives a type such as "*bf16" or "i32" to every argument that is not a constant; pointers are aligned."""
+    """`arguments` gives a type such as "*bf16" or "i32" to every argument that is not a constant; pointers are aligned, and
+    the whole numbers named in `even` are multiples of 16."""
     signature = {name: "constexpr" if name in constants else arguments[name] for name in kernel.arg_names}
-    aligned = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(signature.values()) if kind.startswith("*")}
+    places = [i for i, (name, kind) in enumerate(signature.items()) if kind.startswith("*") or name in even]
+    aligned = {(i,): [["tt.divisibility", 16]] for i in places}
     source = ASTSource(kernel, signature, dict(constants), aligned)
     options = {"num_warps": num_warps, "num_stages": num_stages}
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)

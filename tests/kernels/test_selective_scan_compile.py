@@ -21,7 +21,7 @@ from eigentrack.spectrum import EigenRange
 from tests.kernels.sm90 import Resources, compile_for_sm90
 
 ACTIVATIONS = {"x", "b", "c", "z", "y", "dy", "dx", "db", "dc", "dz"}  # in bfloat16 where those are; all others are float32
-FLAGS = ("START", "GATED", "SKIP", "SAVE", "INITIAL", "KEEP", "ENTER", "LEAVE", "GIVEN", "BACK")
+FLAGS = ("START", "GATED", "SKIP", "SAVE", "INITIAL", "ENTER", "LEAVE", "GIVEN", "BACK")
 SIGNED, INNER = EigenRange(-1, 1), EigenRange(-0.5, 0.9)
 
 
@@ -29,17 +29,21 @@ def plan(size: int, eigenvalues: EigenRange = SIGNED) -> Plan:
     return Plan(8, 8, 2048, 2048, size, False, 2, eigenvalues, True)
 
 
+MANY_SHORT = Plan(1024, 1024, 40, 256, 16, False, 2, SIGNED, True)  # all blocks of channels in one program
+
+
 def compiled(kernel: Any, name: str, plan: Plan, activation: str, dt: str = "*fp32") -> Resources:
     settings = plan.settings(name)
-    rows = {f"{x}_row": plan.channels for x in ("x", "dt", "z")} | {f"{x}_row": plan.size for x in ("b", "c")}
+    rows = {f"{x}_row" for x in ("x", "dt", "b", "c", "z")} & set(kernel.arg_names)
     flags = {"SIZE": plan.channels * plan.size, **dict.fromkeys(FLAGS, True)}
-    constants = {**plan.checkpointed(), **flags, **rows, **settings, "bounds": None}
+    constants = {**plan.checkpointed(), "OWN": plan.own_channels, **flags, **settings, "bounds": None}
+    constants |= {"TOGETHER": plan.blocks_together, "KEPT": plan.kept}
     constants = {key: value for key, value in constants.items() if key in kernel.arg_names}
-    whole_numbers = {"time", "segments", "segment_length", "window_start", "window_length", "goes_on", "rows", "blocks"}
+    whole_numbers = rows | {"time", "segments", "segment_length", "window_start", "window_length", "goes_on", "rows", "blocks"}
     arguments = {key: "i32" if key in whole_numbers else "*fp32" for key in kernel.arg_names}
     arguments |= {key: activation for key in kernel.arg_names if key in ACTIVATIONS}
     arguments |= {key: dt for key in kernel.arg_names if key in ("dt", "ddt")}
-    found = compile_for_sm90(kernel, arguments, constants, settings["num_warps"], settings["num_stages"])
+    found = compile_for_sm90(kernel, arguments, constants, settings["num_warps"], settings["num_stages"], even=rows)
     print(f"\n{kernel.__name__}: {activation}, dt {dt}, N = {plan.size}, {plan.eigenvalues}, {settings}: {found}")
     return found
 
@@ -62,6 +66,12 @@ def test_it_compiles_and_hardly_spills(kernel: Any, name: str, spills: int, dt: 
     assert found.spilled_bytes <= spills
     assert found.shared_bytes <= 1024
     assert found.wgmma == 0
+
+
+@pytest.mark.parametrize("dt", ["*fp32", "*bf16"])
+def test_programs_of_many_blocks_hardly_spill(dt: str) -> None:
+    assert MANY_SHORT.blocks_together == 8
+    assert compiled(backward_kernel, "backward", MANY_SHORT, "*bf16", dt).spilled_bytes == 0
 
 
 @pytest.mark.parametrize(("sequences", "registers"), [(1, 40), (128, 96)])

@@ -44,6 +44,8 @@ SELECTIVE_SCAN = [
     scan.Case(8, 2048, 4096, 16, scan.SIGNED),
     scan.Case(1, 65536, 2048, 16, scan.SIGNED),
     scan.Case(1024, 40, 256, 16, scan.SIGNED),
+    scan.Case(1024, 40, 256, 16, scan.SIGNED, carried=False),
+    scan.Case(64, 300, 1024, 16, scan.SIGNED),  # programs of two blocks of channels, checkpoints, slots
     scan.Case(1, 3600, 2048, 16, scan.SIGNED, bounds=ODD_LENGTHS),
 ]
 

@@ -243,6 +243,29 @@ def test_far_checkpoints_and_windows_give_the_same_answer(case: Case, cut: bool,
     assert torch.equal(given, before)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(1, 37, 9, 64, SIGNED),
+        Case(2, 18, 9, 64, INNER, carried=False),
+        Case(1, 66, 9, 64, SIGNED, full=False),
+    ],
+    ids=str,
+)
+def test_blocks_that_share_their_sums_give_the_same_answer(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One program takes all blocks of channels of its sequence, as where there are many sequences."""
+    from eigentrack.kernels import selective_scan_plan as plans
+
+    monkeypatch.setattr(plans, "PROGRAMS_AT_ONCE", 1)
+    monkeypatch.setattr(plans, "CUT_BELOW", {"forward": 0, "backward": 0})
+    monkeypatch.setattr(plans, "_kept", plans.Plan)
+    x, _, b, *_ = case.draw()
+    plan = plans.Plan.of(x, b, None, case.eigenvalues, save=True)
+    assert plan.blocks_together == plan.channel_blocks > 1
+    assert (plan.checkpoints == 0) == (plan.time <= plan.chunk)
+    compare(case, torch.float32, "reference")
+
+
 @pytest.mark.parametrize("eigenvalues", [UNSIGNED, SIGNED, INNER, EigenRange(-0.3, 1), EigenRange(0.1, 0.7)], ids=str)
 @pytest.mark.parametrize("huge", [False, True])
 def test_the_ends_of_the_range_are_exact(eigenvalues: EigenRange, huge: bool) -> None:

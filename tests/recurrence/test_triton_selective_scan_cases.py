@@ -51,7 +51,7 @@ def test_checkpoints_of_packed_sequences_never_meet() -> None:
     for _ in range(200):
         lengths = [choose.choice([1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 300, 1000]) for _ in range(choose.randint(1, 30))]
         bounds = [0, *itertools.accumulate(lengths)]
-        x, b = torch.empty(1, bounds[-1], 1), torch.empty(1, bounds[-1], 1)
+        x, b = torch.empty(1, bounds[-1], 32), torch.empty(1, bounds[-1], 16)
         plan = plans.Plan.of(x, b, torch.tensor(bounds), SIGNED, save=True)
         free = 0
         for sequence, length in enumerate(lengths):
@@ -90,7 +90,8 @@ def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, f
         (8, 2048, 2048, 2, 64, 8),
         (8, 2048, 2048, 4, 64, 4),
         (1, 65536, 2048, 2, 64, 8),
-        (1024, 40, 256, 2, 16, 1),  # short: slots for far checkpoints would be more than near checkpoints
+        (1024, 40, 256, 2, 64, 1),
+        (1024, 16, 256, 2, 16, 1),  # one chunk, so no checkpoints and no slots either
         (2, 2048, 64, 2, 64, 1),  # small: not worth the launches
     ],
 )
@@ -102,8 +103,36 @@ def test_long_sequences_save_memory(batch: int, time: int, channels: int, itemsi
     unit = plan.segments("backward").length
     assert plan.windows.count * plan.windows.length >= unit > (plan.windows.count - 1) * plan.windows.length
     assert windows == 1 or plan.windows.length % chunk == 0
-    sums = 2 * plan.channel_blocks * plan.rows_of_sums * 16 * 4
+    sums = 2 * plan.groups * plan.rows_of_sums * 16 * 4
     assert windows == 1 or sums <= plans.SHARE_OF_SUMS * batch * time * channels * itemsize
+
+
+@pytest.mark.parametrize(
+    ("batch", "time", "channels", "packed", "together"),
+    [
+        (1024, 40, 256, False, 8),
+        (1024, 40, 256, True, 1),  # of unknown lengths
+        (8, 2048, 2048, False, 1),
+        (8, 2048, 4096, False, 1),
+        (33, 2048, 2048, False, 2),
+        (34, 2048, 2048, False, 1),  # 2,176 programs: of two blocks each one round would be full and one all but empty
+        (23, 2048, 2048, False, 1),  # 1,472: two blocks each would leave a third of the card empty
+        (1024, 2048, 2048, False, 64),
+    ],
+)
+def test_programs_take_many_blocks_where_that_costs_no_time(
+    batch: int, time: int, channels: int, packed: bool, together: int
+) -> None:
+    plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
+    plan = plans.Plan(1 if packed else batch, batch, time, channels, 16, packed, 2, SIGNED, True)
+    assert plan.blocks_together == together
+    assert plan.groups * together >= plan.channel_blocks > (plan.groups - 1) * together
+
+
+@pytest.mark.parametrize(("time", "checkpoints"), [(1, 0), (16, 0), (40, 0), (64, 0), (65, 2048), (129, 3072)])
+def test_sequences_of_one_chunk_have_no_checkpoints(time: int, checkpoints: int) -> None:
+    plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
+    assert plans.Plan(1024, 1024, time, 256, 16, False, 2, SIGNED, True).checkpoints == checkpoints
 
 
 @pytest.mark.parametrize(
