@@ -183,12 +183,13 @@ def cut_short_sequences() -> None:
 
 
 def save_memory_of_short_scans() -> None:
-    """Far checkpoints, and windows of partial sums, are for long and large ones."""
+    """Far checkpoints, windows of partial sums, and programs of several blocks are for long and large ones, or many."""
     from eigentrack.kernels import selective_scan_plan as plans
 
     plans.NEAR, plans.FAR = 1, 32
     plans.SHORTEST_SEGMENT, plans.SHORTEST_WINDOW = 64, 32
     plans.SHARE_OF_SUMS, plans.SMALLEST_SUMS = 0.01, 1
+    plans.NEARLY = 0
     plans._kept.cache_clear()
 
 

@@ -207,6 +207,7 @@ def backward(
             (db_parts, dc_parts, db, dc, plan.groups, *cuts, *window, plan.rows_of_sums),
             lambda: {"N": plan.size, "BN": plan.state_block, **settings},
         )
+    del db_parts, dc_parts, kept  # torch's sums over many units take memory of their own
     # one order of summation: the same bits in every run
     dlog_decay = decay_parts.sum(0).to(inputs.log_decay.dtype)
     dskip = None if inputs.skip is None or skip_parts is None else skip_parts.sum(0).to(inputs.skip.dtype)

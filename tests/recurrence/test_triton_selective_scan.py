@@ -256,8 +256,7 @@ def test_blocks_that_share_their_sums_give_the_same_answer(case: Case, monkeypat
     """One program takes all blocks of channels of its sequence, as where there are many sequences."""
     from eigentrack.kernels import selective_scan_plan as plans
 
-    monkeypatch.setattr(plans, "PROGRAMS_AT_ONCE", 1)
-    monkeypatch.setattr(plans, "CUT_BELOW", {"forward": 0, "backward": 0})
+    monkeypatch.setattr(plans, "NEARLY", 0)
     monkeypatch.setattr(plans, "_kept", plans.Plan)
     x, _, b, *_ = case.draw()
     plan = plans.Plan.of(x, b, None, case.eigenvalues, save=True)
