@@ -22,7 +22,7 @@ from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.length_test import LengthTest
-from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.experiments.matched_parameters import matched
 
 LAYERS, HEAD_SIZE = 2, 16
 NARROW, WIDE = "[0, 1]", "[-1, 1]"
@@ -71,19 +71,11 @@ def matched_series(d_model: int, heads: int) -> list[Series]:
         name: {"mixer": mixer, "mixer_options": {**options, "heads": heads}, "layers": LAYERS}
         for name, (mixer, options) in STRUCTURES.items()
     }
-    without_mlp = {name: _parameters({**model, "d_model": d_model, "mlp_width": 0}) for name, model in models.items()}
-    largest = max(without_mlp.values()) + LAYERS * 3 * d_model * d_model  # which gets an MLP of width d
     return [
-        Series(f"{name} [{low:g}, {high:g}]", {**model, "eigenvalues": [low, high], "mlp_width": width})
-        for name, model in models.items()
-        for width in [round((largest - without_mlp[name]) / (LAYERS * 3 * d_model))]  # three matrices of d × width a block
+        Series(f"{name} [{low:g}, {high:g}]", {**model, "eigenvalues": [low, high]})
+        for name, model in matched(models, d_model, mlp_width=d_model).items()
         for low, high in (chomsky.NARROW, chomsky.WIDE)
     ]
-
-
-def _parameters(model: dict[str, Any]) -> int:
-    built = SequenceModel(ModelConfig.from_json({**model, "vocab_size": 2}))
-    return sum(parameter.numel() for parameter in built.parameters())
 
 
 SOLVED = 0.5  # scaled accuracy from which a task counts as learned, median over the seeds

@@ -6,7 +6,7 @@
     KDA        A = Π_j (I - b_j k_j k_jᵀ) diag(g)     DeltaNet with a gate for each channel, in [-1, 1] or [0, 1]
 
 A gate of 0 resets, a factor of -1 flips: the languages ask for both. Resets are rare, one letter in sixteen, or a memory of as
-many letters as training has would do. One layer each, so that no layer does another's part.
+many letters as training has would do. One layer each, so that no layer does another's part, and equally many parameters.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.constant_answer import constant_column
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import HORIZON, Experiment, Panel, Series, Settings, grid
+from eigentrack.experiments.matched_parameters import matched
 from eigentrack.experiments.open_questions import (
     DISK,
     NARROW,
@@ -58,7 +59,7 @@ PANELS = (
 )
 
 
-def _series(heads: int) -> tuple[Series, ...]:
+def _series(d_model: int, heads: int) -> tuple[Series, ...]:
     models = {
         "diagonal (GLA)": layer("gla", WIDE, heads=heads),
         "diagonal, disk (GLA)": layer("gla", DISK, heads=heads),
@@ -70,11 +71,12 @@ def _series(heads: int) -> tuple[Series, ...]:
         "KDA, n = 1": layer("deltanet", WIDE, heads=heads, gate=WIDE, gate_per_channel=True),
         "KDA, n = 2": layer("deltanet", WIDE, heads=heads, gate=WIDE, gate_per_channel=True, householders=2),
     }
-    return tuple(Series(label, {**model, "layers": 1}) for label, model in models.items())
+    one_layer = {label: {**model, "layers": 1} for label, model in models.items()}
+    return tuple(Series(label, model) for label, model in matched(one_layer, d_model, mlp_width=2 * d_model).items())
 
 
 def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
-    return grid("hybrids", PANELS, _series(settings.heads), settings, seeds)
+    return grid("hybrids", PANELS, _series(settings.d_model, settings.heads), settings, seeds)
 
 
 KINDS = {"diagonal": "diagonal", "GH": "GH alone", "gated GH": "gate and GH", "KDA": "gate and GH"}  # by the label's beginning
@@ -128,9 +130,9 @@ EXPERIMENT = Experiment(
         "paper": PAPER,
     },
     cells=_cells,
-    setup="one layer, no convolution; resets are one letter in sixteen",
+    setup="one layer, no convolution, MLPs that make all models equally large; resets are one letter in sixteen",
     score=chomsky.SCORE,
     findings=findings,
     plot=partial(plot_scaled_accuracy, models="one layer; GH, KDA: n factors with eigenvalues in [-1, 1]"),
-    columns=(HORIZON, constant_column(PANELS, PAPER.test.lengths), Theory(PANELS, _series(4)).column),
+    columns=(HORIZON, constant_column(PANELS, PAPER.test.lengths), Theory(PANELS, _series(PAPER.d_model, PAPER.heads)).column),
 )
