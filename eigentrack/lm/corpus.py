@@ -32,6 +32,10 @@ class StoredFile:
     entries: int
     sha256: str
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.file, str) or not _is_count(self.entries) or not isinstance(self.sha256, str):
+            raise TypeError("a file has a name, a number of entries and a checksum")
+
 
 @dataclass(frozen=True)
 class Split:
@@ -43,6 +47,8 @@ class Split:
 
     def __post_init__(self) -> None:
         sizes = [shard.entries for shard in self.shards]
+        if not all(map(_is_count, (self.tokens, self.documents, self.shard_tokens))):
+            raise TypeError("tokens, documents and shard_tokens are whole numbers")
         if (
             sum(sizes) != self.tokens
             or any(size != self.shard_tokens for size in sizes[:-1])
@@ -63,6 +69,13 @@ class CorpusIndex:
     end_of_document: int | None  # the token after each document
     tokenizer_sha256: str
     splits: dict[str, Split]
+
+    def __post_init__(self) -> None:
+        end = self.end_of_document
+        if not _is_count(self.vocab_size) or not (end is None or (_is_count(end) and end < self.vocab_size)):
+            raise TypeError("vocab_size is a whole number, and end_of_document None or one below it")
+        if not isinstance(self.dtype, str) or not isinstance(self.tokenizer_sha256, str):
+            raise TypeError("dtype and tokenizer_sha256 are text")
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}
@@ -167,6 +180,10 @@ class Corpus:
         highest = max(int(shard.max()) for shard in self._shards)
         if highest >= self.vocab_size:
             raise ValueError(f"{self.folder}: token {highest} lies outside the vocabulary of {self.vocab_size}")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def document_starts(openings: NDArray[np.int64], tokens: int) -> NDArray[np.int64]:

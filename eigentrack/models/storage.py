@@ -151,3 +151,5 @@ def _check_weights(folder: Path, found: dict[str, Tensor], expected: dict[str, T
         if found[name].is_floating_point() != tensor.is_floating_point():
             kind = "floats" if tensor.is_floating_point() else "whole numbers"
             raise ValueError(f"{folder}: {name!r} has dtype {found[name].dtype}, expected {kind}")
+        if tensor.is_floating_point() and bool(found[name].isnan().any()):
+            raise ValueError(f"{folder}: {name!r} has entries that are no numbers (NaN): its training diverged, train it again")

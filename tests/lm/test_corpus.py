@@ -76,6 +76,12 @@ def test_damaged_starts_are_found(tmp_path: Path) -> None:
         ({"colour": "red"}, r"index\.json is incomplete or was edited"),
         ({"splits": {"train": {}}}, r"index\.json is incomplete or was edited"),
         ({"splits": {}}, "has no split 'train'; there are none"),
+        ({"vocab_size": "120"}, r"index\.json is incomplete or was edited \(vocab_size is a whole number"),
+        (
+            {"end_of_document": 1.5},
+            r"was edited \(vocab_size .* end_of_document None or one below it",
+        ),
+        ({"dtype": ["uint32"]}, r"index\.json is incomplete or was edited \(dtype and tokenizer_sha256 are text"),
         ({"vocab_size": 100}, "token 119 lies outside the vocabulary of 100"),
     ],
 )
@@ -85,6 +91,24 @@ def test_a_wrong_index_is_named(tmp_path: Path, change: dict[str, object], messa
     (tmp_path / "index.json").write_text(json.dumps(index | change))
     with pytest.raises(ValueError, match=message):
         Corpus.open(tmp_path, "train", verify=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"documents": 2.0}, "tokens, documents and shard_tokens are whole numbers"),
+        ({"starts": {"file": 3, "entries": 2, "sha256": ""}}, "a file has a name, a number of entries and a checksum"),
+        ({"starts": {"file": "x", "entries": -2, "sha256": ""}}, "a file has a name, a number of entries and a checksum"),
+        ({"shards": 3}, "incomplete or was edited"),
+    ],
+)
+def test_a_wrong_split_is_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    write_corpus(tmp_path, [30, 90])
+    index = json.loads((tmp_path / "index.json").read_text())
+    index["splits"]["train"] |= change
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match=message):
+        Corpus.open(tmp_path, "train")
 
 
 def test_counts_that_disagree_an_empty_split_and_no_corpus_are_named(tmp_path: Path) -> None:

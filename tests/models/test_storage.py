@@ -127,6 +127,15 @@ def test_integer_weights_are_refused(saved: tuple[SequenceModel, Path]) -> None:
         load_model(folder)
 
 
+def test_weights_that_are_no_numbers_are_refused(saved: tuple[SequenceModel, Path]) -> None:
+    _, folder = saved
+    weights = load_file(folder / WEIGHTS_FILE)
+    weights["embedding.weight"][1, 0] = float("nan")
+    save_file(weights, folder / WEIGHTS_FILE)
+    with pytest.raises(ValueError, match=r"'embedding\.weight' has entries that are no numbers .NaN.: its training diverged"):
+        load_model(folder)
+
+
 def test_a_layer_keeps_the_step_it_was_at(tmp_path: Path) -> None:
     options = {"key_dim": 2, "eigenvalues": EigenPolygon(5), "sharp_after": 1}
     model = SequenceModel(ModelConfig(vocab_size=7, d_model=8, layers=1, mixer="gla", mixer_options=options))
