@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from eigentrack.models import ModelConfig, SequenceModel
 
 
@@ -21,5 +23,6 @@ def matched(models: Mapping[str, dict[str, Any]], d_model: int, mlp_width: int) 
 
 
 def _parameters(model: dict[str, Any]) -> int:
-    built = SequenceModel(ModelConfig.from_json({**model, "vocab_size": 2}))
+    with torch.device("meta"):  # sizes alone; no random number is drawn
+        built = SequenceModel(ModelConfig.from_json({**model, "vocab_size": 2}))
     return sum(parameter.numel() for parameter in built.parameters())

@@ -3,9 +3,10 @@
 
     ḣ_t = ṡ_t C_t + a_{t+1} ḣ_{t+1} (7),   ṡ_t = ẏ_t silu(z_t);   the gradients (8)-(12) of one token from ḣ_t, h_t and h_{t-1}
 
-The states come from the nearest checkpoint, in three strides: to the start of a stretch of tokens, from there to the U tokens
-at hand, and through those, once for each h_t. Where checkpoints are far apart the first stride is taken once for all stretches
-between two of them, and the states at their starts are kept in a few slots of memory that each program has to itself.
+The states come from the nearest checkpoint, or from the initial state, in three strides: to the start of a stretch of tokens,
+from there to the U tokens at hand, and through those, once for each h_t. Where checkpoints are far apart the first stride is
+taken once for all stretches between two of them, and the states at their starts are kept in a few slots of memory that each
+program has to itself.
 
 Sums over channels (B, C) are left as one partial sum for each program, which takes TOGETHER blocks of channels one after the
 other, sums over time (A, D) as one for each unit; both are added up in a fixed order afterwards. The partial sums of all tokens
@@ -13,7 +14,7 @@ may be larger than the gradients: a launch takes a window of every unit, the las
 time on to the next. (Packed sequences, whose lengths only the GPU knows, have one window.)
 Equations: docs/derivations/selective_scan.md.
 
-D channels  N state size  BD, BN blocks of them, powers of two
+D channels  N state size  BD, BN blocks of them, powers of two  TOGETHER blocks of channels a program
 U tokens a block, STRETCH tokens a stretch, STRIDE tokens at a time on the way from stretch to stretch
 """
 
@@ -128,7 +129,7 @@ def backward_kernel(
     EXACT: tl.constexpr,
     PACKED: tl.constexpr,
     TOGETHER: tl.constexpr,  # blocks of channels a program
-    KEPT: tl.constexpr,  # states at the starts of stretches that a program keeps, or 0
+    KEPT: tl.constexpr,  # slots a program for the states at the starts of stretches, or 0
     START: tl.constexpr,  # there are states to start from; zeros otherwise
     ENTER: tl.constexpr,  # a gradient comes in at the end of the window
     LEAVE: tl.constexpr,  # the one at its start is asked for
@@ -148,7 +149,7 @@ def backward_kernel(
 
     begin = first + window_start
     stop = tl.minimum(begin + window_length, end)
-    # the row of a block's partial sums that belongs to token 0; windows of one length, one below the other
+    # the row of a program's partial sums that belongs to token 0; windows of one length, one below the other
     if PACKED:
         rows, row_of_zero = time, first * 0
     else:

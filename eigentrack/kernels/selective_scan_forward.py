@@ -3,10 +3,11 @@
 
     h_t = a_t h_{t-1} + Δ_t x_t B_t  (3),     y_t = (Σ_n C_t h_t + D x_t) silu(z_t)  (4)
 
-The rows of the next U tokens are loaded while these are computed. For the backward pass the state is kept every CHUNK tokens.
+The rows of the next U tokens are loaded while these are computed. For the backward pass the state is kept every CHUNK tokens,
+but not where these are all of a sequence.
 Equations: docs/derivations/selective_scan.md.
 
-D channels  N state size  BD, BN blocks of them, powers of two  U tokens a block
+D channels  N state size  BD, BN blocks of them, powers of two  OWN channels a thread  U tokens a block
 """
 
 from __future__ import annotations

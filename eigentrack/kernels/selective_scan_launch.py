@@ -88,7 +88,8 @@ def forward(inputs: Inputs, eigenvalues: EigenRange, save: bool) -> Outputs:
         if not plan.compiled:
             cuts = (plan.segments(name).count > 1 for name in ("forward", "backward"))
             given = (x is None for x in (inputs.z, inputs.skip, inputs.initial_state))
-            kind = (plan.step, save, *given, inputs.x.dtype, *cuts, plan.windows.count > 1, *plan.checkpointed().items())
+            backward = (plan.windows.count > 1, plan.checkpoints > 0, plan.slots, plan.blocks_together)
+            kind = (plan.step, save, *given, inputs.x.dtype, *cuts, *backward, *plan.checkpointed().items())
             compile_together(("selective scan", *kind), lambda: _both_passes(inputs.shadows(), plan))
         return _forward(inputs, plan)
 
@@ -179,7 +180,7 @@ def backward(
         return dy.new_empty(shape, dtype=torch.float32)
 
     db_parts, dc_parts = (parts(plan.groups, plan.rows_of_sums, plan.size) for _ in range(2))
-    kept = parts(plan.backward_programs * plan.kept, plan.channel_block * plan.state_block) if plan.kept else None
+    kept = parts(plan.backward_programs * plan.slots, plan.channel_block * plan.state_block) if plan.slots else None
     starts = checkpoints if plan.checkpoints else inputs.initial_state
     decay_parts = _states(inputs, plan, units)
     skip_parts = None if inputs.skip is None else parts(units, plan.channels)
@@ -195,7 +196,7 @@ def backward(
             ),
             lambda: {
                 **plan.checkpointed(),
-                **{"TOGETHER": plan.blocks_together, "KEPT": plan.kept, "START": starts is not None},
+                **{"TOGETHER": plan.blocks_together, "KEPT": plan.slots, "START": starts is not None},
                 **{"ENTER": entering is not None, "LEAVE": leaving is not None},
                 **{"GATED": inputs.z is not None, "SKIP": inputs.skip is not None},
                 **plan.settings("backward"),

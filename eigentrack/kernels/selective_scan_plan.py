@@ -25,6 +25,7 @@ LAUNCH = {
 # Tokens from one checkpoint to the next: multiples of every STRETCH, and that of U. With far ones a program of the backward
 # pass needs slots to keep the states between them in.
 NEAR, FAR = 16, 64
+SLOTS = (4, 7)  # a program: for the starts of 5 and of 8 stretches, but for the first; kernels are compiled for each number
 ENTRIES = 512  # of a program's state: 16 in each thread
 WIDEST_BLOCK = 64  # of channels
 PROGRAMS_AT_ONCE = 1056  # that the registers of an H200 hold: two warps for every scheduler
@@ -146,32 +147,35 @@ class Plan:
 
     @cached_property
     def chunk(self) -> int:
-        """Tokens from one checkpoint to the next. Of packed sequences, which may be many and short: what takes less memory."""
-        if self.packed:
-            is_far = self._checkpoints(FAR) + self.sequences * self._slots < self._checkpoints(NEAR)
-        else:
-            is_far = self.time > NEAR
-        return FAR if is_far else NEAR
+        """Tokens from one checkpoint to the next: whichever takes less memory, with the slots of one block a program."""
+        if self._is_one_chunk(FAR):
+            return NEAR if self._is_one_chunk(NEAR) else FAR
+        slots = self.sequences * self.segments("backward").count * self._slots
+        return FAR if self._checkpoints(FAR) + slots < self._checkpoints(NEAR) else NEAR
+
+    @cached_property
+    def slots(self) -> int:
+        """Of a program of the backward pass. Many short sequences have none: they would be more memory than anything else."""
+        few = self.backward_programs <= 2 * PROGRAMS_AT_ONCE
+        return self._slots if self.chunk > NEAR and (few or not self._is_one_chunk(FAR)) else 0
 
     @property
     def _slots(self) -> int:
-        """Stretches between far checkpoints, but for the first."""
-        return -(-min(FAR, self.time) // LAUNCH["backward"]["STRETCH"]) - 1
-
-    @cached_property
-    def kept(self) -> int:
-        """The states that a program of the backward pass keeps: at the start of every stretch but a chunk's first."""
-        return self._slots if self.chunk > NEAR else 0
+        return next(slots for slots in SLOTS if (slots + 1) * LAUNCH["backward"]["STRETCH"] >= min(FAR, self.time))
 
     @cached_property
     def checkpoints(self) -> int:
         return self._checkpoints(self.chunk)
 
     def _checkpoints(self, chunk: int) -> int:
-        """None for sequences of one chunk: they start from the initial state. Enough for packed ones, whatever the lengths."""
+        """Enough for packed sequences, whatever their lengths."""
         if self.packed:
             return self.time // chunk + self.sequences
-        return 0 if self.time <= chunk else self.sequences * -(-self.time // chunk)
+        return 0 if self._is_one_chunk(chunk) else self.sequences * -(-self.time // chunk)
+
+    def _is_one_chunk(self, length: int) -> bool:
+        """Every sequence: they have no checkpoints, and start from the initial state."""
+        return not self.packed and self.time <= length
 
     @cached_property
     def windows(self) -> Segments:
@@ -191,7 +195,7 @@ class Plan:
         return self.sequences * self.segments("backward").count * self.windows.length
 
     def constants(self) -> dict[str, object]:
-        """The compile-time arguments that all kernels share."""
+        """The compile-time arguments that all kernels but those of sums share."""
         low, high = self.eigenvalues.low, self.eigenvalues.high
         return {
             "D": self.channels,

@@ -7,7 +7,7 @@
 and backward likewise: summary_back gives P and the gradient E that reaches a segment's start if none enters at its end, and
 join goes through the segments from the last to the first. Equations: docs/derivations/selective_scan.md.
 
-D channels  N state size  BD, BN blocks of them, powers of two  U tokens a block
+D channels  N state size  BD, BN blocks of them, powers of two  OWN channels a thread  U tokens a block
 """
 
 from __future__ import annotations

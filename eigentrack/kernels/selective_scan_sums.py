@@ -1,10 +1,10 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""The partial sums of dB and dC, one for each block of channels, added up: always in the same order.
+"""The partial sums of dB and dC, one for each program that had some of a unit's channels, added up: always in the same order.
 
 Rows of a window's tokens lie as `selective_scan_backward.py` writes them: windows of one length, one unit below the other; of
 packed sequences all tokens as they come.
 
-N state size  ROWS, PARTS rows and blocks of channels at a time
+N state size  ROWS, PARTS rows and parts of a sum at a time
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def sum_kernel(
     dc_parts,
     db,
     dc,
-    blocks,
+    parts,
     time,
     segments,
     segment_length,
@@ -44,9 +44,9 @@ def sum_kernel(
     o_part = tl.arange(0, PARTS).to(tl.int64)
     b_db = tl.zeros([ROWS, BN], dtype=tl.float32)
     b_dc = tl.zeros([ROWS, BN], dtype=tl.float32)
-    for block in range(0, blocks, PARTS):
-        place = (block + o_part)[:, None, None] * rows * N + o[None]
-        m_part = (block + o_part < blocks)[:, None, None] & mask[None]
+    for first_part in range(0, parts, PARTS):
+        place = (first_part + o_part)[:, None, None] * rows * N + o[None]
+        m_part = (first_part + o_part < parts)[:, None, None] & mask[None]
         b_db += tl.sum(tl.load(db_parts + place, mask=m_part, other=0.0), axis=0)
         b_dc += tl.sum(tl.load(dc_parts + place, mask=m_part, other=0.0), axis=0)
     p_out = token[:, None] * N + o_n[None, :]

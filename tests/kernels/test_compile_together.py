@@ -93,6 +93,18 @@ def test_selective_scan(launched: list[tuple[str, bool]]) -> None:
     assert launched == [(name, True) for name in ("forward_kernel", "forward_kernel", "backward_kernel", "sum_kernel")]
 
 
+@pytest.mark.parametrize(("many", "channels"), [(1024, 96), (8192, 24)])
+def test_scans_that_differ_in_their_programs_are_told_apart(launched: list[tuple[str, bool]], many: int, channels: int) -> None:
+    """Three blocks of channels a program or one, slots or none: each is compiled by its first call."""
+    for batch in (many, 4):
+        x, b = random(batch, 17, channels), random(batch, 17, 16)
+        inputs = selective_scan_launch.Inputs(x, x, b, b, None, random(channels, 16, dtype=torch.float32), None, None, None)
+        out = selective_scan_launch.forward(inputs, EigenRange(-1, 1), save=True)
+        assert out.checkpoints is not None
+        selective_scan_launch.backward(inputs, EigenRange(-1, 1), out.checkpoints, out.y, None)
+    assert launched == 2 * [(name, True) for name in ("forward_kernel", "backward_kernel", "sum_kernel")]
+
+
 def test_a_scan_in_windows(launched: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Several launches of one kernel each; what the first call compiles is all of them."""
     monkeypatch.setattr(selective_scan_plan, "SMALLEST_SUMS", 1)

@@ -37,9 +37,9 @@ def compiled(kernel: Any, name: str, plan: Plan, activation: str, dt: str = "*fp
     rows = {f"{x}_row" for x in ("x", "dt", "b", "c", "z")} & set(kernel.arg_names)
     flags = {"SIZE": plan.channels * plan.size, **dict.fromkeys(FLAGS, True)}
     constants = {**plan.checkpointed(), "OWN": plan.own_channels, **flags, **settings, "bounds": None}
-    constants |= {"TOGETHER": plan.blocks_together, "KEPT": plan.kept}
+    constants |= {"TOGETHER": plan.blocks_together, "KEPT": plan.slots}
     constants = {key: value for key, value in constants.items() if key in kernel.arg_names}
-    whole_numbers = rows | {"time", "segments", "segment_length", "window_start", "window_length", "goes_on", "rows", "blocks"}
+    whole_numbers = rows | {"time", "segments", "segment_length", "window_start", "window_length", "goes_on", "rows", "parts"}
     arguments = {key: "i32" if key in whole_numbers else "*fp32" for key in kernel.arg_names}
     arguments |= {key: activation for key in kernel.arg_names if key in ACTIVATIONS}
     arguments |= {key: dt for key in kernel.arg_names if key in ("dt", "ddt")}
@@ -69,7 +69,12 @@ def test_it_compiles_and_hardly_spills(kernel: Any, name: str, spills: int, dt: 
 
 
 @pytest.mark.parametrize("dt", ["*fp32", "*bf16"])
-def test_programs_of_many_blocks_hardly_spill(dt: str) -> None:
+def test_rows_that_threads_load_for_themselves_pass_by_shared_memory(dt: str) -> None:
+    assert compiled(summary_kernel, "summary", plan(16), "*bf16", dt).shared_bytes == 0
+
+
+@pytest.mark.parametrize("dt", ["*fp32", "*bf16"])
+def test_programs_of_many_blocks_do_not_spill(dt: str) -> None:
     assert MANY_SHORT.blocks_together == 8
     assert compiled(backward_kernel, "backward", MANY_SHORT, "*bf16", dt).spilled_bytes == 0
 

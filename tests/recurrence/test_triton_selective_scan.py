@@ -244,24 +244,40 @@ def test_far_checkpoints_and_windows_give_the_same_answer(case: Case, cut: bool,
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("case", "together", "groups"),
     [
-        Case(1, 37, 9, 64, SIGNED),
-        Case(2, 18, 9, 64, INNER, carried=False),
-        Case(1, 66, 9, 64, SIGNED, full=False),
+        (Case(1, 37, 9, 64, SIGNED), 2, 1),
+        (Case(2, 18, 17, 64, INNER, carried=False), 2, 2),  # three blocks, so that the second program has one
+        (Case(1, 66, 9, 64, SIGNED, full=False), 2, 1),
     ],
     ids=str,
 )
-def test_blocks_that_share_their_sums_give_the_same_answer(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One program takes all blocks of channels of its sequence, as where there are many sequences."""
+def test_blocks_that_share_their_sums_give_the_same_answer(
+    case: Case, together: int, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program takes several blocks of channels, as where there are many sequences."""
     from eigentrack.kernels import selective_scan_plan as plans
 
-    monkeypatch.setattr(plans, "NEARLY", 0)
+    monkeypatch.setattr(plans.Plan, "blocks_together", together)
+    monkeypatch.setattr(plans, "_kept", plans.Plan)
+    x, _, b, *_ = case.draw()
+    assert plans.Plan.of(x, b, None, case.eigenvalues, save=True).groups == groups
+    compare(case, torch.float32, "reference")
+
+
+@pytest.mark.parametrize("carried", [False, True])
+def test_one_chunk_without_slots(carried: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of thousands of short sequences: every stretch is walked to from the initial state."""
+    from eigentrack.kernels import selective_scan_plan as plans
+
+    case = Case(2, 20, 5, 3, SIGNED, carried=carried)
+    monkeypatch.setattr(plans, "PROGRAMS_AT_ONCE", 0)
+    monkeypatch.setattr(plans, "CUT_BELOW", {"forward": 0, "backward": 0})
+    monkeypatch.setattr(plans.Plan, "blocks_together", 1)
     monkeypatch.setattr(plans, "_kept", plans.Plan)
     x, _, b, *_ = case.draw()
     plan = plans.Plan.of(x, b, None, case.eigenvalues, save=True)
-    assert plan.blocks_together == plan.channel_blocks > 1
-    assert (plan.checkpoints == 0) == (plan.time <= plan.chunk)
+    assert (plan.chunk, plan.checkpoints, plan.slots) == (plans.FAR, 0, 0)
     compare(case, torch.float32, "reference")
 
 

@@ -126,13 +126,25 @@ def test_programs_take_many_blocks_where_that_costs_no_time(
     plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
     plan = plans.Plan(1 if packed else batch, batch, time, channels, 16, packed, 2, SIGNED, True)
     assert plan.blocks_together == together
-    assert plan.groups * together >= plan.channel_blocks > (plan.groups - 1) * together
 
 
-@pytest.mark.parametrize(("time", "checkpoints"), [(1, 0), (16, 0), (40, 0), (64, 0), (65, 2048), (129, 3072)])
-def test_sequences_of_one_chunk_have_no_checkpoints(time: int, checkpoints: int) -> None:
+@pytest.mark.parametrize(
+    ("batch", "time", "channels", "checkpoints", "slots"),
+    [
+        (1024, 16, 256, 0, 0),
+        (1024, 40, 256, 0, 4),
+        (1024, 41, 256, 0, 7),
+        (1024, 64, 256, 0, 7),
+        (8192, 40, 32, 0, 0),  # as many programs as sequences
+        (1024, 65, 256, 1024 * 5, 0),
+        (1024, 1024, 256, 1024 * 16, 7),
+        (8192, 1024, 32, 8192 * 16, 7),
+    ],
+)
+def test_states_that_are_kept(batch: int, time: int, channels: int, checkpoints: int, slots: int) -> None:
     plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
-    assert plans.Plan(1024, 1024, time, 256, 16, False, 2, SIGNED, True).checkpoints == checkpoints
+    plan = plans.Plan(batch, batch, time, channels, 16, False, 2, SIGNED, True)
+    assert (plan.checkpoints, plan.slots) == (checkpoints, slots)
 
 
 @pytest.mark.parametrize(

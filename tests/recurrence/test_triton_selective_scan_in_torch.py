@@ -16,7 +16,7 @@ from tests.recurrence.test_triton_selective_scan import pytestmark as pytestmark
 @pytest.mark.parametrize("full", [False, True])
 def test_it_is_an_operator_of_torch(full: bool) -> None:
     """Schema, fake tensors, autograd: what torch.compile relies on."""
-    case = Case(1, 9, 4, 3, SIGNED, full=full, carried=full)
+    case = Case(1, 65 if full else 9, 4, 3, SIGNED, full=full, carried=full)  # with checkpoints, and without
     leaves = [None if x is None else x.float().requires_grad_() for x in case.draw()]
     run("triton", case, leaves)  # loads the operator
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
@@ -37,10 +37,9 @@ def test_no_graph_break_under_compile() -> None:
 
 @without_type_checks
 def test_one_compilation_takes_many_lengths() -> None:
-    """Sizes are symbols then. Fewer than 16 tokens are no whole chunk, and compiled apart."""
-    draws = (
-        [x.float().requires_grad_() for x in Case(1, time, 5, 4, INNER).draw() if x is not None] for time in (18, 33, 24, 9, 12)
-    )
+    """Sizes are symbols then. Up to 16 tokens, up to 64, and more are compiled apart: only the last have checkpoints."""
+    lengths = (18, 33, 24, 9, 12, 66)
+    draws = ([x.float().requires_grad_() for x in Case(1, time, 5, 4, INNER).draw() if x is not None] for time in lengths)
     counts = compilations_by_length(lambda *leaves: run("triton", Case(1, 1, 5, 4, INNER), list(leaves)), draws)
     assert counts[0] > 0
     assert counts[2] == counts[1]
