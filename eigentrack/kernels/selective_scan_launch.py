@@ -124,7 +124,7 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
                 *(inputs.x, inputs.dt, inputs.b, inputs.log_decay, products, ends),
                 *(_row(inputs.x), _row(inputs.dt), _row(inputs.b), *split),
             ),
-            lambda: {**plan.walking(), "OWN": plan.own_channels, **plan.settings("summary")},
+            lambda: {**plan.constants(), "OWN": plan.own_channels, **plan.settings("summary")},
         )
         starts = _join(plan, cut, products, ends, inputs.initial_state, back=False)
     launch(
@@ -159,7 +159,7 @@ def backward(
                 *(_row(inputs.dt), _row(inputs.c), 0 if inputs.z is None else _row(inputs.z), *split),
             ),
             lambda: {
-                **plan.walking(),
+                **plan.constants(),
                 **{"OWN": plan.own_channels, "GATED": inputs.z is not None},
                 **plan.settings("summary"),
             },

@@ -195,24 +195,21 @@ class Plan:
         return self.sequences * self.segments("backward").count * self.windows.length
 
     def constants(self) -> dict[str, object]:
-        """The compile-time arguments that all kernels but those of sums share."""
+        """The compile-time arguments of all kernels that walk; a single token has other blocks of channels."""
         low, high = self.eigenvalues.low, self.eigenvalues.high
         return {
             "D": self.channels,
             "N": self.size,
+            "BD": self.channel_block,
             "BN": self.state_block,
             "LOW": low,
             "HIGH": high,
             "EXACT": all((end * 2**22).is_integer() for end in (low, high)),  # so are their difference, and its sum with low
         }
 
-    def walking(self) -> dict[str, object]:
-        """Those of the kernels over time."""
-        return {**self.constants(), "BD": self.channel_block}
-
     def checkpointed(self) -> dict[str, object]:
         """Those of the two kernels that write and read checkpoints."""
-        return {**self.walking(), "CHUNK": self.chunk, "PACKED": self.packed}
+        return {**self.constants(), "CHUNK": self.chunk, "PACKED": self.packed}
 
     def settings(self, kernel: str) -> dict[str, int]:
         found = LAUNCH[kernel]

@@ -77,10 +77,7 @@ def test_damaged_starts_are_found(tmp_path: Path) -> None:
         ({"splits": {"train": {}}}, r"index\.json is incomplete or was edited"),
         ({"splits": {}}, "has no split 'train'; there are none"),
         ({"vocab_size": "120"}, r"index\.json is incomplete or was edited \(vocab_size is a whole number"),
-        (
-            {"end_of_document": 1.5},
-            r"was edited \(vocab_size .* end_of_document None or one below it",
-        ),
+        ({"end_of_document": 1.5}, r"was edited \(vocab_size .* end_of_document None or one below it"),
         ({"dtype": ["uint32"]}, r"index\.json is incomplete or was edited \(dtype and tokenizer_sha256 are text"),
         ({"vocab_size": 100}, "token 119 lies outside the vocabulary of 100"),
     ],

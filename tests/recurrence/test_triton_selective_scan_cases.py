@@ -18,6 +18,11 @@ from tests.recurrence.test_triton_interpreted import interpreted
 SIGNED = EigenRange(-1, 1)
 
 
+def plan_of(sequences: int, time: int, channels: int, itemsize: int = 2, packed: bool = False) -> Any:
+    plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
+    return plans.Plan(1 if packed else sequences, sequences, time, channels, 16, packed, itemsize, SIGNED, True)
+
+
 def inputs(dtype: torch.dtype = torch.float32, size: int = 4) -> tuple[Tensor, ...]:
     return tuple(torch.rand(1, 6, width, dtype=dtype) for width in (3, 3, size, size))
 
@@ -76,7 +81,7 @@ def test_checkpoints_of_packed_sequences_never_meet() -> None:
 )
 def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, forward: int, backward: int) -> None:
     plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
-    plan = plans.Plan(batch, batch, time, channels, 16, False, 2, SIGNED, True)
+    plan = plan_of(batch, time, channels)
     for direction, expected in (("forward", forward), ("backward", backward)):
         cut = plan.segments(direction)
         assert cut.count == expected
@@ -97,7 +102,7 @@ def test_only_few_long_sequences_are_cut(batch: int, time: int, channels: int, f
 )
 def test_long_sequences_save_memory(batch: int, time: int, channels: int, itemsize: int, chunk: int, windows: int) -> None:
     plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
-    plan = plans.Plan(batch, batch, time, channels, 16, False, itemsize, SIGNED, True)
+    plan = plan_of(batch, time, channels, itemsize)
     assert plan.chunk == chunk
     assert plan.windows.count == windows
     unit = plan.segments("backward").length
@@ -123,9 +128,7 @@ def test_long_sequences_save_memory(batch: int, time: int, channels: int, itemsi
 def test_programs_take_many_blocks_where_that_costs_no_time(
     batch: int, time: int, channels: int, packed: bool, together: int
 ) -> None:
-    plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
-    plan = plans.Plan(1 if packed else batch, batch, time, channels, 16, packed, 2, SIGNED, True)
-    assert plan.blocks_together == together
+    assert plan_of(batch, time, channels, packed=packed).blocks_together == together
 
 
 @pytest.mark.parametrize(
@@ -142,8 +145,7 @@ def test_programs_take_many_blocks_where_that_costs_no_time(
     ],
 )
 def test_states_that_are_kept(batch: int, time: int, channels: int, checkpoints: int, slots: int) -> None:
-    plans = pytest.importorskip("eigentrack.kernels.selective_scan_plan")
-    plan = plans.Plan(batch, batch, time, channels, 16, False, 2, SIGNED, True)
+    plan = plan_of(batch, time, channels)
     assert (plan.checkpoints, plan.slots) == (checkpoints, slots)
 
 
@@ -175,7 +177,10 @@ def test_a_step_is_one_token_of_whole_sequences_without_gradients() -> None:
 def test_the_kernels_hold_under_the_interpreter() -> None:
     pytest.importorskip("triton")
     options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--tb=short"]
-    paths = [f"tests/recurrence/test_triton_{file}.py" for file in ("selective_scan", "selective_scan_in_torch")]
+    paths = [
+        f"tests/recurrence/test_triton_{file}.py"
+        for file in ("selective_scan", "selective_scan_plans", "selective_scan_in_torch")
+    ]
     report = interpreted("-m", "pytest", *paths, *options)
     passed = re.search(r"(\d+) passed", report)
     assert passed is not None, "nothing ran"

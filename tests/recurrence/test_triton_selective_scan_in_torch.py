@@ -38,12 +38,13 @@ def test_no_graph_break_under_compile() -> None:
 @without_type_checks
 def test_one_compilation_takes_many_lengths() -> None:
     """Sizes are symbols then. Up to 16 tokens, up to 64, and more are compiled apart: only the last have checkpoints."""
-    lengths = (18, 33, 24, 9, 12, 66)
+    lengths = (18, 33, 24, 9, 12, 66, 100)
     draws = ([x.float().requires_grad_() for x in Case(1, time, 5, 4, INNER).draw() if x is not None] for time in lengths)
     counts = compilations_by_length(lambda *leaves: run("triton", Case(1, 1, 5, 4, INNER), list(leaves)), draws)
     assert counts[0] > 0
     assert counts[2] == counts[1]
     assert counts[4] == counts[3]
+    assert counts[6] == counts[5]
 
 
 @pytest.mark.parametrize("as_operator", [False, True])
