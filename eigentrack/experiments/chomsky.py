@@ -106,11 +106,12 @@ def chomsky_cells(
     models: Sequence[str] = _MODELS,
 ) -> list[Cell]:
     """The cells of some panels and models; the same for every experiment that asks for them."""
-    chosen = [series for series in _series(settings) if series.label in models]
+    chosen = [series for series in table_series(settings) if series.label in models]
     return grid("chomsky", [panel for panel in PANELS if panel.label in panels], chosen, settings, seeds)
 
 
-def _series(settings: Settings) -> list[Series]:
+def table_series(settings: Settings) -> list[Series]:
+    """The models of Table 3, in its order."""
     heads = {"heads": settings.heads}
 
     def mixer(name: str, options: dict[str, Any], eigenvalues: list[float]) -> dict[str, Any]:

@@ -91,6 +91,9 @@ def _rates(report: Report) -> str:
         return rates  # each model has its own
     if len(settings.rates) == 1:
         return f"{rates}: one rate for all, no pilot"
+    runs = {(cell.panel, cell.series, cell.rate) for cell in report.planned}
+    if len(runs) == len({(panel, series) for panel, series, _ in runs}):
+        return f"{rates}: one for each task and model, chosen before"
     judges = f"seed {report.seeds[0]} alone, a pilot" if settings.pilot else "all seeds"
     ties = "of equal ones the rate that took fewer steps, then the one with the lower loss at the end"
     return f"{rates}; chosen by the median validation accuracy over {judges}; {ties}"

@@ -20,7 +20,7 @@ from eigentrack.experiments.report import Report
 
 SYNTHETIC = (
     *("figure1", "figure2", "figure3", "figure5", "figure6", "table3", "deltaproduct"),
-    *("parity", "arithmetic", "ablation", "stability", "mat"),
+    *("parity", "longer", "arithmetic", "ablation", "stability", "mat"),
 )
 OPEN = ("hybrids", "tradeoff", "depth", "signed_gates", "ladder", "family")  # questions that the paper leaves open
 LANGUAGE = ("figure4", "figure7", "figure8", "table4")
