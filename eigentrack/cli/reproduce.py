@@ -26,8 +26,8 @@ def reproduce(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="figure1 to 8, table3, table4, deltaproduct, parity, arithmetic, ablation, stability, mat; on open questions: "
-            "hybrids, tradeoff, depth, signed_gates, ladder, family."
+            help="figure1 to 8, table3, table4, deltaproduct, parity, longer, arithmetic, ablation, stability, mat; "
+            "on open questions: hybrids, tradeoff, depth, signed_gates, ladder, family."
         ),
     ],
     budget: Annotated[

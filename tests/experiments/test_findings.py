@@ -18,6 +18,7 @@ from eigentrack.experiments import (
     figure6,
     hybrids,
     ladder,
+    longer,
     parity,
     signed_gates,
     stability,
@@ -42,7 +43,7 @@ def result(panel: str, series: str, seed: int = 0, *, score: float = 0.5, valida
     "name",
     [
         *("hybrids", "tradeoff", "depth", "signed_gates", "figure1", "figure3", "figure6", "table3"),
-        *("deltaproduct", "parity", "arithmetic", "ladder", "ablation", "stability"),
+        *("deltaproduct", "parity", "longer", "arithmetic", "ladder", "ablation", "stability"),
     ],
 )
 def test_the_pages_have_findings(name: str) -> None:
@@ -129,6 +130,22 @@ def test_parity_counts_those_that_never_fail() -> None:
     assert agreement == "Within 0.1 of the paper, best [median]: DeltaNet [-1, 1] 1.000 [1.000]."
     assert "DeltaNet [-1, 1] to 60, and 1 of 3 to the end; DeltaNet [-1, 1], overshoot 0.05 to 100, and 2 of 3" in lengths
     assert "100,000 in the paper" in budget
+
+
+def test_longer_says_how_far_each_seed_is_right_on_parity() -> None:
+    found = [
+        result(chomsky.PARITY, "Mamba [-1, 1]", seed, score=1.0, horizon=reach) for seed, reach in enumerate((60, 100, 80))
+    ]
+    found.append(result(chomsky.ARITHMETIC, "sLSTM", score=0.7))
+    agreement, arithmetic, reaches, budget = longer.findings(found)
+    assert agreement == "Within 0.1 of the paper on parity, best [median]: Mamba [-1, 1] 1.000 [1.000]."
+    assert (
+        arithmetic
+        == "Above the paper on modular arithmetic, no brackets, best [median]: sLSTM 0.700 [0.700], paper .787 [.124]."
+    )
+    assert reaches.endswith(": Mamba [-1, 1] to 80 (60, 100, 80).")
+    assert "100,000 in the paper" in budget
+    assert len(longer.findings(found[-1:])) == 2  # without a parity there is no line of reaches
 
 
 def test_deltaproduct_counts_factors() -> None:

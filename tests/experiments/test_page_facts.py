@@ -69,6 +69,8 @@ def test_the_choice_of_the_rate_is_told_with_its_ties() -> None:
     assert facts(settings=replace(SETTINGS, pilot=True))["learning rates"] == f"{chosen} seed 0 alone, a pilot; {ties}"
     assert facts(settings=PAPER)["learning rates"] == "0.0001: one rate for all, no pilot"
     assert facts(experiment=replace(EXPERIMENT, every_rate=True))["learning rates"] == "0.01, 0.001; all shown"
+    given = [cell for cell in toy_cells() if cell.rate == (1e-2 if "-1" in cell.series else 1e-3)]
+    assert facts(cells=given)["learning rates"] == "0.01, 0.001: one for each task and model, chosen before"
 
 
 @pytest.mark.parametrize(

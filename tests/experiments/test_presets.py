@@ -23,6 +23,8 @@ from eigentrack.models import ModelConfig, SequenceModel
 from tests.experiments.figures import drawn
 from tests.experiments.toy import toy_result
 
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+
 
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("name", NAMES)
@@ -64,6 +66,20 @@ def test_figures_share_their_cells_with_the_table() -> None:
         part = names(figure)
         assert len(part) == cells
         assert part.items() <= table3.items()
+
+
+def test_longer_takes_the_rates_that_the_pilot_of_the_table_chose() -> None:
+    table = json.loads((RESULTS / "table3.json").read_text())
+    chosen = {(row["panel"], row["series"]): row["rate"] for row in table["summary"]}
+    longer, table3 = named_experiment("longer"), named_experiment("table3")
+    short = {(cell.panel, cell.series): cell.run for cell in table3.cells(table3.settings["short"], (0,))}
+    cells = longer.cells(longer.settings["short"], (0,))
+    assert len(cells) == 9
+    for cell in cells:
+        assert cell.rate == chosen[cell.panel, cell.series]
+        before = short[cell.panel, cell.series]
+        assert (cell.run.model, cell.run.training.batch) == (before.model, before.training.batch)
+        assert cell.steps == 10 * before.training.steps == 100_000
 
 
 def test_the_papers_settings_for_the_table() -> None:
