@@ -8,11 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from eigentrack.experiments import ray_launcher
+from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.ledger import Ledger
 from eigentrack.experiments.ray_launcher import run_on_ray
 from eigentrack.models import load_model
 from tests.experiments.toy import dies_once, fails_at_seed_0, toy_cells
+
+
+def temporary(cell: Cell, folder: Path) -> Path:
+    return ray_launcher._folder(ray_launcher._corner(cell, folder))
 
 
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,6 +46,28 @@ def test_a_worker_that_dies_once_loses_nothing(tmp_path: Path) -> None:
         alone = run_cell(cell, tmp_path / "alone" / cell.name, "cpu")
         assert replace(result, seconds=0.0, hardware="") == replace(alone, seconds=0.0, hardware="")
         assert load_model(tmp_path / "cells" / cell.name / "model").config.d_model == 8
+        assert not temporary(cell, tmp_path / "cells").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_cell_whose_files_did_not_arrive_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    (cell,), folder = toy_cells()[:1], tmp_path / "cells"
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt  # as the process that started the sweep, before it has written a file
+
+    write = ray_launcher._write
+    monkeypatch.setattr(ray_launcher, "_write", dies)
+    with pytest.raises(KeyboardInterrupt):
+        run_on_ray(Ledger([cell], folder, say=lambda text: None), jobs=1, device="cpu")
+    monkeypatch.setattr(ray_launcher, "_write", write)
+    assert not (folder / cell.name).exists()
+    trained = (temporary(cell, folder) / "result.json").read_bytes()  # with its seconds, which no second training repeats
+    run_on_ray(Ledger([cell], folder, say=lambda text: None), jobs=1, device="cpu")
+    assert (folder / cell.name / "result.json").read_bytes() == trained
+    assert not temporary(cell, folder).exists()
 
 
 @pytest.mark.slow
