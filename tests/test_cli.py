@@ -96,6 +96,7 @@ def test_train_then_evaluate(tmp_path: Path, task: list[str]) -> None:
             'eigenvalues are written [low, high], {"disk": [inner, outer]} or {"polygon": corners}, got 3',
         ),
         (["--label-smoothing", "2"], "label_smoothing=2.0 must be at least 0 and below 1"),
+        (["--weight-decay", "-1"], "weight_decay=-1.0 must be at least 0"),
         (["--seed", "9" * 20], f"seed={'9' * 20} must be a whole number from -9223372036854775807"),
         (["--task-option", "last_weight=1", "--task-option", "last_weight=0"], "--task-option last_weight is given twice"),
         (["--steps", "3", "--d-model", "8", "--batch", "99999999999"], "out of memory ("),
