@@ -44,8 +44,7 @@ from eigentrack.tasks.modular_arithmetic import ModularArithmetic
 PANELS = tuple(panel for panel in chomsky.PANELS if panel.label == chomsky.ARITHMETIC)
 CUT_ENDS: dict[str, Any] = {"householders": 2, "overshoot": 0.05}
 TWO_GATED: dict[str, Any] = {"householders": 2, "gate": chomsky.NARROW}
-NO_DECAY: dict[str, Any] = {"weight_decay": 0.0}
-SMOOTHED: dict[str, Any] = {**NO_DECAY, "label_smoothing": 0.1}
+SMOOTHED: dict[str, Any] = {**chomsky.NO_DECAY, **chomsky.SMOOTHED}
 EVERY_DIGIT: dict[str, Any] = {"every_prefix": True}
 
 
@@ -65,9 +64,9 @@ LAYERS = {
     "1 factor": Layer({}, {}),
     "1 factor, longest": Layer({}, {}, times=LONGEST),
     "2 factors, gated": Layer(TWO_GATED, {}),
-    "2 factors, gated, no decay": Layer(TWO_GATED, NO_DECAY),
+    "2 factors, gated, no decay": Layer(TWO_GATED, chomsky.NO_DECAY),
     "2 factors, gated, no decay, smoothed 0.1": Layer(TWO_GATED, SMOOTHED),
-    "2 factors, gated, no decay, smoothed 0.4": Layer(TWO_GATED, {**NO_DECAY, "label_smoothing": 0.4}),
+    "2 factors, gated, no decay, smoothed 0.4": Layer(TWO_GATED, {**chomsky.NO_DECAY, "label_smoothing": 0.4}),
     "2 factors, gated, no decay, smoothed 0.1, 8 heads, longer": Layer({**TWO_GATED, "heads": 8}, SMOOTHED, times=3),
     "2 factors, slow gates, no decay, smoothed 0.1": Layer({**TWO_GATED, "first_gates": [0.99, 0.999]}, SMOOTHED),
     "2 factors, gated, no decay, smoothed 0.1, asked after every digit": Layer(TWO_GATED, SMOOTHED, task=EVERY_DIGIT),

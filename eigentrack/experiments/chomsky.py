@@ -25,6 +25,8 @@ PANELS = (
     Panel(BRACKETS, "modular-arithmetic-brackets", {"modulus": 5}, {"layers": 3}),
 )
 NARROW, WIDE = [0.0, 1.0], [-1.0, 1.0]
+NO_DECAY: dict[str, Any] = {"weight_decay": 0.0}  # what a training may change
+SMOOTHED: dict[str, Any] = {"label_smoothing": 0.1}
 SCORE = Score("scaled accuracy at the test lengths", lambda result: result.scores.scaled_accuracy)
 
 PAPER = Settings(

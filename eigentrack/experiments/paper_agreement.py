@@ -44,6 +44,23 @@ def number_lines(results: Sequence[CellResult], paper: Mapping[Key, str], source
     return [f"{title}: {'; '.join(models)}." for title, models in titles.items() if models]
 
 
+def number_lines_by_panel(results: Sequence[CellResult], paper: Mapping[Key, str]) -> list[str]:
+    by_panel = {panel: [run for run in results if run.panel == panel] for panel in dict.fromkeys(run.panel for run in results)}
+    return [line for panel, runs in by_panel.items() for line in number_lines(runs, paper, f"the paper on {panel}")]
+
+
+def horizon_line(results: Sequence[CellResult]) -> str:
+    """Of one panel: how far each model is right, its median and all its seeds, and how many never fail."""
+    said = []
+    for model in dict.fromkeys(result.series for result in results):
+        runs = [result for result in results if result.series == model]
+        reaches = [run.scores.horizon for run in runs]
+        unbroken = sum(run.scores.horizon == run.scores.longest > 0 for run in runs)
+        each = ", ".join(f"{reach:,}" for reach in reaches)
+        said.append(f"{model} to {statistics.median(reaches):,.0f} ({each}), and {unbroken} of {len(runs)} to the end")
+    return f"99 % of the answers are right, median over the seeds and each: {'; '.join(said)}."
+
+
 @dataclass(frozen=True)
 class Reach:
     """What a curve says of a model: right (90 % of the sequences) at a length, no longer right at one, dead (10 %) at one."""

@@ -12,24 +12,21 @@ Which of the two, decay or hard labels, keeps Mamba from -1?
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from eigentrack.experiments import chomsky
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import Experiment, Series, Settings, grid
-from eigentrack.experiments.paper_agreement import budget_lines, number_lines
+from eigentrack.experiments.paper_agreement import budget_lines, horizon_line, number_lines
 
 PANELS = tuple(panel for panel in chomsky.PANELS if panel.label == chomsky.PARITY)
 OVERSHOOT = 0.05
 DELTA_NET, MAMBA = "DeltaNet [-1, 1]", "Mamba [-1, 1]"
 CUT = f"{DELTA_NET}, overshoot {OVERSHOOT:g}"
-NO_DECAY: dict[str, Any] = {"weight_decay": 0.0}
-SMOOTHED: dict[str, Any] = {"label_smoothing": 0.1}
-LOSSES = {"no decay": NO_DECAY, "smoothed 0.1": SMOOTHED, "no decay, smoothed 0.1": {**NO_DECAY, **SMOOTHED}}
+BOTH = "no decay, smoothed 0.1"
+LOSSES = {"no decay": chomsky.NO_DECAY, "smoothed 0.1": chomsky.SMOOTHED, BOTH: {**chomsky.NO_DECAY, **chomsky.SMOOTHED}}
 
 PAPER = replace(chomsky.PAPER, rates=(1e-3,))
 SHORT = replace(
@@ -47,14 +44,12 @@ PAPER_VALUES = {
 
 
 def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
-    options = {"heads": settings.heads, "conv": 4}
-    delta_net = {"mixer": "deltanet", "eigenvalues": chomsky.WIDE}
-    mamba = {"mixer": "mamba", "mixer_options": {"conv": 4}, "eigenvalues": chomsky.WIDE}
-    both = list(LOSSES)[-1]
+    models = {series.label: series.model for series in chomsky.table_series(settings)}
+    delta_net, mamba = models[DELTA_NET], models[MAMBA]
     series = [
-        Series(DELTA_NET, {**delta_net, "mixer_options": options}),
-        Series(CUT, {**delta_net, "mixer_options": {**options, "overshoot": OVERSHOOT}}),
-        Series(f"{DELTA_NET}, {both}", {**delta_net, "mixer_options": options}, LOSSES[both]),
+        Series(DELTA_NET, delta_net),
+        Series(CUT, {**delta_net, "mixer_options": {**delta_net["mixer_options"], "overshoot": OVERSHOOT}}),
+        Series(f"{DELTA_NET}, {BOTH}", delta_net, LOSSES[BOTH]),
         Series(MAMBA, mamba),
         *(Series(f"{MAMBA}, {name}", mamba, changes) for name, changes in LOSSES.items()),
     ]
@@ -64,13 +59,7 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
 def findings(results: Sequence[CellResult]) -> list[str]:
     """Beside the paper; then how far each goes, and how many never fail."""
     lines = number_lines(results, PAPER_VALUES["paper, ICLR: best [median]"], "the paper")
-    said = []
-    for model in dict.fromkeys(result.series for result in results):
-        runs = [result for result in results if result.series == model]
-        reach = statistics.median(run.scores.horizon for run in runs)
-        unbroken = sum(run.scores.horizon == run.scores.longest > 0 for run in runs)
-        said.append(f"{model} to {reach:,.0f}, and {unbroken} of {len(runs)} to the end")
-    lines.append(f"99 % of the answers are right, median over the seeds: {'; '.join(said)}.")
+    lines.append(horizon_line(results))
     return lines + budget_lines(results, PAPER.training.steps)
 
 

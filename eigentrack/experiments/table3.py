@@ -11,14 +11,12 @@ from eigentrack.experiments import chomsky
 from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import Experiment
-from eigentrack.experiments.paper_agreement import budget_lines, number_lines
+from eigentrack.experiments.paper_agreement import budget_lines, number_lines_by_panel
 
 
 def findings(results: Sequence[CellResult]) -> list[str]:
     """Column by column, beside the paper's last version."""
-    paper = chomsky.PAPER_VALUES["paper, ICLR: best [median]"]
-    by_panel = {panel: [run for run in results if run.panel == panel] for panel in dict.fromkeys(run.panel for run in results)}
-    lines = [line for panel, runs in by_panel.items() for line in number_lines(runs, paper, f"the paper on {panel}")]
+    lines = number_lines_by_panel(results, chomsky.PAPER_VALUES["paper, ICLR: best [median]"])
     return lines + budget_lines(results, chomsky.PAPER.training.steps)
 
 
