@@ -68,7 +68,7 @@ DIFFERENCES = (
     "three seeds. It chooses by the median as well, but does not name the sequences; here they have the training lengths.",
 )
 
-_MODELS = ("Transformer", "mLSTM", "sLSTM", "Mamba [0, 1]", "Mamba [-1, 1]", "DeltaNet [0, 1]", "DeltaNet [-1, 1]")
+MODELS = ("Transformer", "mLSTM", "sLSTM", "Mamba [0, 1]", "Mamba [-1, 1]", "DeltaNet [0, 1]", "DeltaNet [-1, 1]")
 
 
 def _columns(rows: dict[str, tuple[str, str, str]]) -> dict[Key, str]:
@@ -105,7 +105,7 @@ def chomsky_cells(
     settings: Settings,
     seeds: Sequence[int],
     panels: Sequence[str] = (PARITY, ARITHMETIC, BRACKETS),
-    models: Sequence[str] = _MODELS,
+    models: Sequence[str] = MODELS,
 ) -> list[Cell]:
     """The cells of some panels and models; the same for every experiment that asks for them."""
     chosen = [series for series in table_series(settings) if series.label in models]

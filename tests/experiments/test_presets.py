@@ -74,7 +74,7 @@ def test_longer_takes_the_rates_that_the_pilot_of_the_table_chose() -> None:
     longer, table3 = named_experiment("longer"), named_experiment("table3")
     short = {(cell.panel, cell.series): cell.run for cell in table3.cells(table3.settings["short"], (0,))}
     cells = longer.cells(longer.settings["short"], (0,))
-    assert len(cells) == 9
+    assert len(cells) == 10
     for cell in cells:
         assert cell.rate == chosen[cell.panel, cell.series]
         before = short[cell.panel, cell.series]
