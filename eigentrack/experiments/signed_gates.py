@@ -3,6 +3,9 @@
 The rival turns instead of flipping: GLA with gates in the unit disk.
 
 Parity takes one flip; a walk on a cycle of four, and Z4 with all its elements as letters, take two layers of flips.
+
+GLA's gates are range(σ(logit)^(1/τ)). At its own temperature τ = 16 they start near 1, and -0.99 takes a logit of -85; at τ = 1
+they start at the middle of the range, and -0.99 takes one of -5.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from eigentrack.experiments import chomsky
 from eigentrack.experiments.cell import Cell, CellResult
@@ -35,14 +39,19 @@ PANELS = (
     group_panel("Z4", "Z4"),
 )
 RIVAL, GAIN = "GLA, disk", 0.1  # of the median score
-LAYERS = {"GLA": "gla", "Mamba-2": "mamba2", "mLSTM": "mlstm"}
+LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "GLA": ("gla", {}),
+    "GLA, temperature 1": ("gla", {"gate_temperature": 1.0}),
+    "Mamba-2": ("mamba2", {}),
+    "mLSTM": ("mlstm", {}),
+}
 
 
 def _series(heads: int) -> tuple[Series, ...]:
     rival = Series(RIVAL, {**layer("gla", DISK, heads=heads), "layers": 2})
     signed = (
-        Series(f"{label} [{low:g}, {high:g}]", {**layer(mixer, [low, high], heads=heads), "layers": 2})
-        for label, mixer in LAYERS.items()
+        Series(f"{label} [{low:g}, {high:g}]", {**layer(mixer, [low, high], heads=heads, **options), "layers": 2})
+        for label, (mixer, options) in LAYERS.items()
         for low, high in (NARROW, WIDE)
     )
     return (*signed, rival)
