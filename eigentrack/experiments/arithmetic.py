@@ -35,9 +35,9 @@ from eigentrack.experiments import chomsky
 from eigentrack.experiments.answer_offsets import SEQUENCES, leading_pair
 from eigentrack.experiments.arithmetic_study import StudiedResult, study
 from eigentrack.experiments.cell import Cell, CellResult
-from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import HORIZON, Column, Experiment, Series, Settings, grid
 from eigentrack.experiments.paper_agreement import budget_lines, number_lines
+from eigentrack.experiments.series_grid_plot import plot_each_series
 from eigentrack.spectrum import EigenPolygon, Eigenvalues
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic
 
@@ -225,7 +225,7 @@ EXPERIMENT = Experiment(
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     cells=_cells,
     score=chomsky.SCORE,
-    plot=partial(plot_scaled_accuracy, models="DeltaNet [-1, 1]"),
+    plot=partial(plot_each_series, models="DeltaNet [-1, 1]; polygon: its last block is GLA"),
     columns=(
         HORIZON,
         Column(

@@ -14,12 +14,11 @@ from typing import Any
 
 from eigentrack.experiments.language_result import LanguageResult
 from eigentrack.experiments.language_test import LanguageTest
-from eigentrack.experiments.length_test import CurvePoint, LengthScores, LengthTest
+from eigentrack.experiments.length_test import CurvePoint, LengthScores, LengthTest, first_tested
 from eigentrack.experiments.provenance import NOT_RECORDED
 from eigentrack.experiments.training_record import TrainingRecord
 from eigentrack.lm.config import LanguageRunConfig
 from eigentrack.models.storage import write_json
-from eigentrack.training import shortest_asked
 from eigentrack.training.run import RunConfig
 
 RESULT_FILE = "result.json"
@@ -105,7 +104,7 @@ def stored_result(cell: Cell, folder: Path) -> CellResult | LanguageResult | Non
     if isinstance(cell.run, LanguageRunConfig):
         return LanguageResult.from_json(stored["result"])
     result = CellResult.from_json(stored["result"])
-    asked_from = shortest_asked(cell.run.build_task(), cell.run.training.lengths)
+    asked_from = first_tested(cell.run.build_task(), cell.run.training.lengths)
     return dataclasses.replace(result, scores=result.scores.counted_from(asked_from))
 
 

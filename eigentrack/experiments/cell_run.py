@@ -11,12 +11,12 @@ from pathlib import Path
 
 from eigentrack.experiments.cell import Cell, CellResult, store_result, stored_result
 from eigentrack.experiments.language_result import LanguageResult
-from eigentrack.experiments.length_test import NO_SCORES, LengthTest, length_scores, run_length_test
+from eigentrack.experiments.length_test import NO_SCORES, LengthTest, first_tested, length_scores, run_length_test
 from eigentrack.experiments.provenance import origin
 from eigentrack.experiments.training_record import read_record, thin_metrics
 from eigentrack.models import SequenceModel, load_model
 from eigentrack.models.storage import write_json
-from eigentrack.training import Diverged, accuracy_between, shortest_asked
+from eigentrack.training import Diverged, accuracy_between
 from eigentrack.training.run import CHECKPOINTS, MODEL, RunConfig, RunResult, run_training
 from eigentrack.training.time_limit import OutOfTime
 
@@ -94,7 +94,7 @@ def _train_and_test(
         asked, count = cell.run.validation_lengths or trained, cell.test.sequences
         validated = accuracy_between(model, task, asked, sequences=count, seed=cell.seed, purpose="validation").answers
         curve = run_length_test(model, task, cell.test, trained, cell.seed)
-        scores = length_scores(curve, cell.test, task.classes, shortest_asked(task, trained))
+        scores = length_scores(curve, cell.test, task.classes, first_tested(task, trained))
     return CellResult(
         panel=cell.panel,
         series=cell.series,

@@ -1,6 +1,6 @@
 """Curves over the sequence length, one picture for each panel: every seed as a thin line, their median as a thick one.
 
-They begin at the shortest length that training asks for.
+They begin at the shortest length that training asks for and that is tested by itself.
 
 Curves that lie on each other stay visible: later ones are thinner, and the markers of each stand at places of their own.
 """
@@ -17,6 +17,7 @@ from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.length_test import CurvePoint
 
 Curve = tuple[list[int], list[float]]
+ValuesOf = Callable[[CellResult, Sequence[CurvePoint]], list[float]]
 
 NEAR = 0.1  # accuracies are averaged over lengths so near, as a share of the length: some alternate from one to the next
 MARKERS = "osD^vP*X<>"
@@ -24,16 +25,13 @@ COLOURS = 10  # that matplotlib has; the ten models after them are dashed
 MARKED_EVERY = 0.32  # of a panel's diagonal, along a curve
 WIDEST, NARROWEST = 3.2, 1.5  # lines of the medians
 LONG_LABEL = 32  # letters, of which two do not fit under a panel side by side
+SCALED = f"scaled accuracy (0: guessing), mean over lengths within ±{NEAR:.0%}"
 
 
 def plot_scaled_accuracy(results: Sequence[CellResult], path: str, *, models: str = "") -> None:
     """`models`: the legend's title, for what the names of the series leave out."""
 
-    def scaled(result: CellResult, points: Sequence[CurvePoint]) -> list[float]:
-        guess = 1 / result.scores.classes
-        return [(accuracy - guess) / (1 - guess) for accuracy in _near_means(points)]
-
-    _plot(results, path, scaled, f"scaled accuracy (0: guessing), mean over lengths within ±{NEAR:.0%}", models)
+    _plot(results, path, scaled_accuracies, SCALED, models)
 
 
 def plot_sequence_accuracy(results: Sequence[CellResult], path: str, *, models: str = "") -> None:
@@ -43,10 +41,21 @@ def plot_sequence_accuracy(results: Sequence[CellResult], path: str, *, models: 
     _plot(results, path, unbroken, "sequence accuracy (all answers right so far)", models)
 
 
+def scaled_accuracies(result: CellResult, points: Sequence[CurvePoint]) -> list[float]:
+    guess = 1 / result.scores.classes
+    return [(accuracy - guess) / (1 - guess) for accuracy in _near_means(points)]
+
+
+def curve_of(result: CellResult, values_of: ValuesOf) -> Curve | None:
+    """None of a run that diverged."""
+    points = [point for point in result.scores.curve if point.length >= result.scores.asked_from]
+    return ([point.length for point in points], values_of(result, points)) if points else None
+
+
 def _plot(
     results: Sequence[CellResult],
     path: str,
-    values_of: Callable[[CellResult, Sequence[CurvePoint]], list[float]],
+    values_of: ValuesOf,
     label: str,
     models: str,
 ) -> None:
@@ -63,12 +72,7 @@ def _plot(
         inside = [result for result in results if result.panel == panel]
         for series in dict.fromkeys(result.series for result in inside):
             runs = [result for result in inside if result.series == series]
-            asked = [[point for point in run.scores.curve if point.length >= run.scores.asked_from] for run in runs]
-            curves = [
-                ([point.length for point in points], values_of(run, points))
-                for run, points in zip(runs, asked, strict=True)
-                if points
-            ]
+            curves = [curve for run in runs if (curve := curve_of(run, values_of))]
             drawn = sum(bool(run.scores.curve) for run in runs)
             _draw(axes, curves, styles[series], f"{series}{_diverged(len(runs), drawn)}")
         for trained_to in sorted({result.trained_to for result in inside}):
@@ -108,7 +112,7 @@ def _draw(axes: Any, curves: Sequence[Curve], style: dict[str, Any], label: str)
         for lengths, values in curves:
             axes.plot(lengths, values, color=style["color"], linestyle=style["linestyle"], linewidth=0.9, alpha=0.6)
     if curves:
-        axes.plot(*_median(curves), label=label, **style)
+        axes.plot(*median_curve(curves), label=label, **style)
     else:
         axes.plot([], [], linestyle="", label=label)
 
@@ -147,7 +151,7 @@ def _near_means(points: Sequence[CurvePoint]) -> list[float]:
     ]
 
 
-def _median(curves: Sequence[Curve]) -> Curve:
+def median_curve(curves: Sequence[Curve]) -> Curve:
     """As far as every seed was tested: up to there at the same lengths, but a seed that has failed is not tested further."""
     values = [statistics.median(at_a_length) for at_a_length in zip(*(values for _, values in curves), strict=False)]
     return curves[0][0][: len(values)], values

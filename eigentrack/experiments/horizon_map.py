@@ -89,7 +89,7 @@ def _legend(results: Sequence[CellResult], longest: int, trained_to: int) -> str
     return (
         f"horizon: length up to which 99 % of the answers are right; trained to {trained_to}, tested to {longest:,}\n"
         f"number: {number}{diverged}\n"
-        f"bold: right to {REACH} times the training length\n"
+        f"bold: a seed is right to {REACH} times the training length\n"
         "theory: ✓ can, ✗ cannot, ? unknown, – not asked"
     )
 

@@ -20,7 +20,6 @@ from eigentrack.automata import DFA
 from eigentrack.experiments import chomsky
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.constant_answer import constant_column
-from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import HORIZON, Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.matched_parameters import matched
 from eigentrack.experiments.open_questions import (
@@ -36,6 +35,7 @@ from eigentrack.experiments.open_questions import (
     layer,
     learned,
 )
+from eigentrack.experiments.series_grid_plot import plot_each_series
 from eigentrack.experiments.theory import Theory
 
 LETTERS = "abcdefghijklmno"  # of which each does one of the operations; one more resets
@@ -133,6 +133,6 @@ EXPERIMENT = Experiment(
     setup="one layer, no convolution, MLPs that make all models equally large; resets are one letter in sixteen",
     score=chomsky.SCORE,
     findings=findings,
-    plot=partial(plot_scaled_accuracy, models="one layer; GH, KDA: n factors with eigenvalues in [-1, 1]"),
+    plot=partial(plot_each_series, models="one layer; GH, KDA: n factors with eigenvalues in [-1, 1]"),
     columns=(HORIZON, constant_column(PANELS, PAPER.test.lengths), Theory(PANELS, _series(PAPER.d_model, PAPER.heads)).column),
 )

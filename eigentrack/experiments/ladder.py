@@ -128,8 +128,8 @@ def table(results: Sequence[StudiedResult]) -> str:
     head = ("language", "states", "group", "levels", *series)
     lines = [
         "Two layers, no convolution. In each field what theory says (✓ can, ✗ cannot, ? unknown) and the horizon, up to which",
-        f"99 % of the answers are right, median over the seeds; bold: learned, a seed gets to {REACH} times the training",
-        f"length. {', '.join(panel.label for panel in HARD)}: trained for {MORE} times the steps.",
+        f"99 % of the answers are right, median over the seeds (and each); bold: learned, a seed gets to {REACH} times the",
+        f"training length. {', '.join(panel.label for panel in HARD)}: trained for {MORE} times the steps.",
         "",
         "- states: of the minimal automaton",
         "- group: the order of the largest group in its syntactic monoid; 1: the language is star-free",
@@ -162,8 +162,9 @@ def _by_field(results: Sequence[StudiedResult]) -> dict[Key, list[StudiedResult]
 def _entry(panel: str, series: str, runs: Sequence[StudiedResult]) -> str:
     if not runs:
         return "–"
-    reach = f"{statistics.median(run.scores.horizon for run in runs):,.0f}"
-    return f"{MARKS[THEORY.answer(panel, series)]} {f'**{reach}**' if learned(runs) else reach}"
+    horizons = [run.scores.horizon for run in runs]
+    reach, each = f"{statistics.median(horizons):,.0f}", ", ".join(f"{horizon:,}" for horizon in horizons)
+    return f"{MARKS[THEORY.answer(panel, series)]} {f'**{reach}**' if learned(runs) else reach} ({each})"
 
 
 def _kinds(runs: dict[Key, list[StudiedResult]]) -> dict[str, list[Key]]:

@@ -1,7 +1,7 @@
 """A test at lengths beyond the trained ones: accuracy a(L) and sequence accuracy s(L) at every length L = 1..longest.
 
 Tasks that answer after every token are streamed: one sequence tests all its lengths. The others are tested stretch by stretch
-of lengths, and every length takes the value of its stretch.
+of lengths, and every length takes the value of its stretch; the training lengths are one of them.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ class LengthTest:
         return f"{lengths}, {self.sequences:,} sequences"
 
     @property
+    def stretch_words(self) -> str:
+        return f"where a task asks at the end alone, {STRETCH} lengths at a time, and all training lengths as one"
+
+    @property
     def far_words(self) -> str:
         return (
             f"where a task asks after every token on to {self.far:,}, {FAR_SEQUENCES} sequences, unless the horizon is known "
@@ -64,13 +68,18 @@ class CurvePoint:
     sequence_accuracy: float
 
 
+def first_tested(task: Task, trained: tuple[int, int]) -> int:
+    """The shortest length that is tested by itself and that training asks for."""
+    return shortest_asked(task, trained) if isinstance(task, TrackingTask) else trained[1]
+
+
 def run_length_test(model: SequenceModel, task: Task, test: LengthTest, trained: tuple[int, int], seed: int) -> LengthCurve:
     longest = test.lengths[1]
     if not isinstance(task, TrackingTask):
         return _by_stretches(model, task, test, trained, seed)
     curve = _streamed(model, task, longest, test.sequences, seed)
     cache_grows = "attention" in model.config.mixers
-    if not test.goes_far or cache_grows or _is_settled(curve, shortest_asked(task, trained)):
+    if not test.goes_far or cache_grows or _is_settled(curve, first_tested(task, trained)):
         return curve
     far = _streamed(model, task, test.far, FAR_SEQUENCES, derived_seed(seed, "far"))
     return LengthCurve(
@@ -124,7 +133,7 @@ class LengthScores:
     longest: int  # that was tested
     classes: int  # among which a guess is right once
     curve: tuple[CurvePoint, ...]
-    asked_from: int = 1  # the shortest length that training asks for
+    asked_from: int = 1  # `first_tested` of the task
 
     def counted_from(self, shortest: int) -> LengthScores:
         """For results that were stored with a horizon from length 1 on.

@@ -60,7 +60,11 @@ def _facts(report: Report) -> list[str]:
 
 def _columns(report: Report) -> tuple[Column, ...]:
     far = report.far_test
-    return report.experiment.columns if far is None else (*report.experiment.columns, far_column(far, report.streamed))
+    return (
+        report.experiment.columns
+        if far is None
+        else (*report.experiment.columns, far_column(far, {panel for panel, streamed in report.streamed.items() if streamed}))
+    )
 
 
 def _tables(report: Report) -> list[str]:

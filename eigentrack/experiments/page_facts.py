@@ -30,21 +30,24 @@ def page_facts(report: Report) -> dict[str, str]:
         return NEXT_LINE.join(sorted({getattr(result, name) for result in results})) or "none yet"
 
     so_far = "; the others can still change rates and medians"
-    seconds = f"{sum(result.seconds for result in results):,.0f} s summed over all cells, of which several may run side by side"
+    seconds = [result.seconds for result in results] or [0.0]
+    each = (
+        f"{min(seconds):,.0f} to {max(seconds):,.0f} s for a cell, several side by side, {sum(seconds):,.0f} s summed over all"
+    )
     return {
         "command": f"`{where['command']}`",
         **{name: of_the_cells(name) for name in ("commit", "hardware", "versions")},
         "page": f"{where['date']}, at commit {where['commit']}, with {where['versions']}",
         **({"setup": experiment.setup} if experiment.setup else {}),
-        **(settings := report.settings.facts()),
-        "test": "; ".join([settings["test"], *([report.far_test.far_words] if report.far_test else [])]),
+        **report.settings.facts(),
+        "test": report.test_words,
         "budget": f"{report.budget}: {_budget(report.settings, report.planned)}, {_precision(report.planned)}",
         **_other_budget(report),
         "learning rates": _rates(report),
         "seeds": ", ".join(map(str, report.seeds)),
         "parameters": _parameters(report.trained),
         "cells": f"{report.finished} of {report.cells} finished" + (so_far if report.outcome.unfinished else ""),
-        "time": f"{seconds}; {report.wall_seconds:,.0f} s for this call, which ran only those that were missing",
+        "wall time": f"{each}; {report.wall_seconds:,.0f} s for this call, which ran only those that were missing",
     }
 
 

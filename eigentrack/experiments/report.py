@@ -37,16 +37,24 @@ class Report:
         return len(self.trained)
 
     @cached_property
-    def streamed(self) -> set[str]:
-        """The panels whose tasks ask after every token."""
-        tasks = {cell.panel: cell.run.build_task() for cell in self.planned if isinstance(cell.run, RunConfig)}
-        return {panel for panel, task in tasks.items() if isinstance(task, TrackingTask)}
+    def streamed(self) -> dict[str, bool]:
+        """By panel: does its task ask after every token?"""
+        runs = {cell.panel: cell.run for cell in self.planned if isinstance(cell.run, RunConfig)}
+        return {panel: isinstance(run.build_task(), TrackingTask) for panel, run in runs.items()}
 
     @property
     def far_test(self) -> LengthTest | None:
         """The test, if it goes on to far lengths for any of the panels."""
         test = self.settings.test
-        return test if isinstance(test, LengthTest) and test.goes_far and self.streamed else None
+        return test if isinstance(test, LengthTest) and test.goes_far and any(self.streamed.values()) else None
+
+    @property
+    def test_words(self) -> str:
+        """How the panels are tested, where it is not at each of the lengths and no further."""
+        words, test = [self.settings.facts()["test"]], self.settings.test
+        if isinstance(test, LengthTest) and not all(self.streamed.values()) and test.lengths[0] < test.lengths[1]:
+            words.append(test.stretch_words)
+        return "; ".join([*words, *([self.far_test.far_words] if self.far_test else [])])
 
     @property
     def choosing_seeds(self) -> tuple[int, ...]:

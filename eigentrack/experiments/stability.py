@@ -1,4 +1,4 @@
-"""Where does training diverge? Model size × learning rate × range, for DeltaNet and Mamba, without clipping.
+"""Where does training diverge? Model size × learning rate × range, for DeltaNet and Mamba on modular arithmetic, unclipped.
 
 A run diverges when its loss or its gradient is no longer finite; its gradient explodes when the norm, after the first tenth of
 the steps, ever reaches 100 times its median. A run may come back from that, but it is not stable.
@@ -6,9 +6,11 @@ the steps, ever reaches 100 times its median. A run may come back from that, but
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from eigentrack.experiments import chomsky
@@ -18,6 +20,10 @@ from eigentrack.experiments.length_test import LengthTest
 from eigentrack.experiments.stability_measures import EXPLOSION, eigenvalue_shares, explodes, last_loss, middle_size
 from eigentrack.experiments.stability_plot import plot
 from eigentrack.experiments.training_record import QUANTILES
+
+TASK = chomsky.ARITHMETIC
+GUESS = math.log(5)  # the loss of guessing among the five answers
+LEARNED = 0.99  # of the answers at the training lengths
 
 PAPER = replace(
     chomsky.PAPER,
@@ -30,7 +36,6 @@ PAPER = replace(
 SHORT = replace(
     PAPER,
     training=replace(PAPER.training, steps=2000, batch=128, warmup=200, precision="tfloat32"),
-    seeds=(0,),
     telemetry_every=200,
 )
 SMOKE = replace(
@@ -39,6 +44,7 @@ SMOKE = replace(
     heads=2,
     training=replace(PAPER.training, steps=10, batch=16, warmup=2),
     rates=(1e-3, 1e-1),
+    seeds=(0,),
     test=LengthTest((40, 64), 32),
     validate_every=10,
     checkpoint_every=5,
@@ -66,7 +72,7 @@ def table(results: Sequence[CellResult]) -> str:
     rates = sorted({result.rate for result in results})
     quantiles = " / ".join(f"{share:.0%}" for share in QUANTILES)
     lines = [
-        "Loss: mean over the last tenth of the steps. Gradient: its norm over all parameters, before clipping, from the second "
+        "Loss: mean over the last tenth of the steps. Gradient: its norm over all parameters, from the second "
         f"tenth of the steps on: the {quantiles} quantiles, medians over the seeds, and the highest of all. "
         f"Explode: the highest is more than {EXPLOSION} times the median.",
         "",
@@ -133,6 +139,14 @@ def findings(results: Sequence[CellResult]) -> list[str]:
             calm = ", ".join(f"{series} {_calm_rate(runs, series, rates)}" for series in sizes)
             said.append(f"{panel.removeprefix(layer + ' ')} {len(unstable)} of {len(runs)} runs unstable, calm up to {calm}")
         lines.append(f"{layer}: {'; '.join(said)}.")
+    if results and max(run.validation_accuracy for run in results) < LEARNED:
+        best = max(results, key=lambda run: run.validation_accuracy)
+        lowest = min(run.record.last_loss for run in results)
+        lines.append(
+            f"No run has learned the task: at the training lengths at most {best.validation_accuracy:.3f} of the answers are right "
+            f"({best.panel}, {best.series}, rate {best.rate:g}), and the lowest loss is {lowest:.3f} ({GUESS:.3f}: guessing), "
+            "so these are the first steps of a training."
+        )
     return lines
 
 
@@ -154,7 +168,8 @@ EXPERIMENT = Experiment(
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     cells=_cells,
     score=chomsky.SCORE,
-    plot=plot,
+    setup=f"{TASK}, three layers, no convolution; gradients are not clipped",
+    plot=partial(plot, task=TASK),
     findings=findings,
     every_rate=True,
     table=table,

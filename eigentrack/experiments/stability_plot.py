@@ -1,18 +1,19 @@
-"""The picture of `stability`, a column for each layer and range: above losses by size and rate, below eigenvalues by rate."""
+"""The picture of `stability`, a column for each layer and range: losses by size and rate, then gradients and eigenvalues."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from eigentrack.experiments.cell import CellResult
-from eigentrack.experiments.stability_measures import eigenvalue_shares, explodes, last_loss, middle_size
+from eigentrack.experiments.stability_measures import EXPLOSION, eigenvalue_shares, explodes, last_loss, middle_size
 
 SMALLEST_SHARE = 1e-4  # that is drawn: the axis is logarithmic
+DARK = 1.0  # a loss below it has white letters
 
 
-def plot(results: Sequence[CellResult], path: str) -> None:
-    """Heat map: the loss at the end; ✕: a seed diverged; !: a seed's gradient exploded. Below a histogram for each rate."""
+def plot(results: Sequence[CellResult], path: str, *, task: str) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -20,19 +21,40 @@ def plot(results: Sequence[CellResult], path: str) -> None:
 
     rates = sorted({result.rate for result in results})
     panels = list(dict.fromkeys(result.panel for result in results))
-    figure = pyplot.figure(figsize=(2 + 3 * len(panels), 3.6 + 1.5 * len(rates)), layout="constrained")
-    above, below = figure.subfigures(2, 1, height_ratios=[3.2, 0.4 + 1.5 * len(rates)], squeeze=False)[:, 0]
-    above.suptitle("Loss at the end of training   (red ✕: a seed diverged, red !: a seed's gradient exploded)", fontsize=11)
-    maps = above.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    heights = [3.4, 2.8, 0.4 + 1.5 * len(rates)]
+    figure = pyplot.figure(figsize=(2 + 3 * len(panels), sum(heights)), layout="constrained")
+    losses, gradients, eigenvalues = figure.subfigures(3, 1, height_ratios=heights, squeeze=False)[:, 0]
+
+    seeds = ", ".join(map(str, sorted({result.seed for result in results})))
+    trained_to = max(result.trained_to for result in results)
+    losses.suptitle(
+        f"{task}, trained to length {trained_to}, no clipping, seeds {seeds}\n"
+        "Loss at the end: median and every seed; red: how many seeds diverged, or had a gradient that exploded",
+        fontsize=11,
+    )
+    maps = losses.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for axes, panel in zip(maps, panels, strict=True):
         image = _draw_losses(axes, [result for result in results if result.panel == panel], rates)
         axes.set(title=panel, xlabel="learning rate")
     maps[0].set_ylabel("model width")
-    above.colorbar(image, ax=maps, label="loss at the end", extend="max")
+    losses.colorbar(image, ax=maps, label="loss at the end", extend="max")
+
+    gradients.suptitle(
+        "Norm of the gradient, from the second tenth of the steps on: lines the median, dots each seed's highest; "
+        f"exploded: above {EXPLOSION} times the median",
+        fontsize=11,
+    )
+    norms = gradients.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axes, panel in zip(norms, panels, strict=True):
+        _draw_gradients(axes, [result for result in results if result.panel == panel])
+        axes.set(xlabel="learning rate", xscale="log", yscale="log")
+        axes.set_title(panel, fontsize=10)
+    norms[0].set_ylabel("norm of the gradient")
+    norms[0].legend(frameon=False, fontsize="x-small")
 
     size = middle_size(results)
-    below.suptitle(f"Eigenvalues of A(x) when last counted, {size}, all layers and seeds", fontsize=11)
-    histograms = below.subplots(len(rates), len(panels), squeeze=False, sharex=True, sharey=True)
+    eigenvalues.suptitle(f"Eigenvalues of A(x) when last counted, {size}, all layers and seeds", fontsize=11)
+    histograms = eigenvalues.subplots(len(rates), len(panels), squeeze=False, sharex=True, sharey=True)
     for row, rate in zip(histograms, rates, strict=True):
         for axes, panel in zip(row, panels, strict=True):
             _draw_eigenvalues(axes, [result for result in results if (*result.key, result.rate) == (panel, size, rate)])
@@ -52,12 +74,32 @@ def _draw_losses(axes: Any, results: Sequence[CellResult], rates: Sequence[float
     image = axes.imshow(losses, vmin=0, vmax=2, cmap="viridis", aspect="auto")
     for y, row in enumerate(runs):
         for x, cell in enumerate(row):
-            diverged = any(run.diverged_at is not None for run in cell)
-            if diverged or any(map(explodes, cell)):
-                axes.text(x, y, "✕" if diverged else "!", color="red", ha="center", va="center", fontsize=16)
+            if not cell:
+                continue
+            each = "\n".join(f"{run.record.last_loss:.2f}" for run in cell) if len(cell) > 1 else ""
+            ink = "white" if losses[y][x] < DARK else "black"
+            axes.text(x, y - 0.28, f"{losses[y][x]:.2f}", color=ink, ha="center", va="center", fontsize=9, fontweight="bold")
+            axes.text(x - 0.06, y + 0.15, each, color=ink, ha="right", va="center", fontsize=6)
+            diverged, exploded = sum(run.diverged_at is not None for run in cell), sum(map(explodes, cell))
+            said = f"{diverged} ✕" if diverged else f"{exploded} !" if exploded else ""
+            axes.text(x + 0.22, y + 0.15, said, color="red", ha="center", va="center", fontsize=11)
     axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
     axes.set_yticks(range(len(sizes)), sizes)
     return image
+
+
+def _draw_gradients(axes: Any, results: Sequence[CellResult]) -> None:
+    for number, size in enumerate(dict.fromkeys(result.series for result in results)):
+        own = [result for result in results if result.series == size and result.diverged_at is None]
+        rates = sorted({run.rate for run in own})
+        medians = [statistics.median(run.record.median_gradient for run in own if run.rate == rate) for rate in rates]
+        axes.plot(rates, medians, color=f"C{number}", label=size)
+        shift = 1 + 0.12 * (number - 1)  # sizes stand side by side
+        axes.plot(
+            [shift * run.rate for run in own],
+            [run.record.highest_gradient for run in own],
+            **{"color": f"C{number}", "linestyle": "", "marker": "o", "markersize": 3},
+        )
 
 
 def _draw_eigenvalues(axes: Any, runs: Sequence[CellResult]) -> None:

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from eigentrack.experiments import length_test
-from eigentrack.experiments.length_test import LengthTest, length_scores, run_length_test
+from eigentrack.experiments.length_test import LengthTest, first_tested, length_scores, run_length_test
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic
 from eigentrack.tasks.tracking import TrackingTask, parity
-from eigentrack.training import LengthCurve, shortest_asked
+from eigentrack.training import LengthCurve
 
 
 def model(vocab: int, mixer: str = "deltanet") -> SequenceModel:
@@ -101,7 +101,7 @@ def test_lengths_that_training_does_not_ask_for_end_no_horizon() -> None:
     assert length_scores(curve, test, classes=2, asked_from=3).horizon == 30
     assert not length_test._is_settled(LengthCurve(accuracy[:30], 0 * accuracy[:30]), 3)
     only_last, every = parity(last_weight=1.0), parity(last_weight=0.5)
-    assert [shortest_asked(task, (3, 40)) for task in (only_last, every, ModularArithmetic())] == [3, 1, 1]
+    assert [first_tested(task, (3, 40)) for task in (only_last, every, ModularArithmetic())] == [3, 1, 40]
 
 
 @pytest.mark.parametrize(("first_wrong", "unasked"), [(30, 0.75), (30, 1.0), (150, 0.75), (150, 1.0), (3, 0.75), (401, 0.75)])

@@ -118,8 +118,8 @@ def test_the_ladder_names_every_disagreement() -> None:
     ]
     text = ladder.table([with_more(StudiedResult, each) for each in found])
     assert text.startswith("Two layers, no convolution.")
-    assert "| parity | 2 | 2 | 1 | ✗ **90** | ✓ 7 | ✓ **100** | ✓ 50 | ✗ 2 |" in text
-    assert "| no 000 | 4 | 1 | 3 | – | – | ? **100** | – | – |" in text
+    assert "| parity | 2 | 2 | 1 | ✗ **90** (90) | ✓ 7 (7) | ✓ **100** (100) | ✓ 50 (50) | ✗ 2 (2) |" in text
+    assert "| no 000 | 4 | 1 | 3 | – | – | ? **100** (100) | – | – |" in text
     _, drifting, missed, beyond, shortcuts, unknown = text.split("\n### ")
     assert drifting.startswith("Can, right at the training lengths, and not to 6 times them: 1\n")
     assert (

@@ -17,7 +17,8 @@ from eigentrack.experiments.ablation import matched_series
 from eigentrack.experiments.cell_run import state_size
 from eigentrack.experiments.experiment import BUDGETS
 from eigentrack.experiments.reproduce import NAMES, OPEN, named_experiment
-from eigentrack.experiments.stability import plot, table
+from eigentrack.experiments.stability import table
+from eigentrack.experiments.stability_plot import plot
 from eigentrack.experiments.training_record import EigenvalueCounts
 from eigentrack.models import ModelConfig, SequenceModel
 from tests.experiments.figures import drawn
@@ -168,10 +169,16 @@ def test_stability_shows_the_eigenvalues_of_the_middle_size(tmp_path: Path, monk
     assert "Eigenvalues at the end, d = 16" in table(results)
     assert "| parity | 25.0% / 50.0% / 50.0% | 25.0% / 50.0% / 50.0% |" in table(results)
 
-    figure = drawn(monkeypatch, lambda path: plot(results, path), tmp_path / "stability.png")
-    losses, histograms = (subfigure.axes for subfigure in figure.subfigs)
+    results[0] = replace(results[0], record=replace(results[0].record, median_gradient=1.0, highest_gradient=101.0))
+    results += [replace(results[1], seed=1, record=replace(results[1].record, last_loss=1.25))]
+    figure = drawn(monkeypatch, lambda path: plot(results, path, task="sums"), tmp_path / "stability.png")
+    losses, gradients, histograms = (subfigure.axes for subfigure in figure.subfigs)
+    assert figure.subfigs[0].get_suptitle().startswith("sums, trained to length 9, no clipping, seeds 0, 1\n")
     assert losses[0].get_ylabel() == "model width"
-    assert [text.get_text() for text in losses[0].texts] == ["✕"]
+    said = [text.get_text() for text in losses[0].texts]  # in each field the median, each seed, and what went wrong
+    assert said[:6] == ["0.00", "", "1 !", "0.62", "0.00\n1.25", ""]
+    assert [text for text in said[2::3] if text] == ["1 !", "1 ✕"]
+    assert [len(line.get_xdata()) for line in gradients[0].lines] == [2, 3, 1, 1, 2, 2]  # of d = 16 one has diverged
     for axes in histograms:  # one for each rate
         heights = [bar.get_height() for bar in axes.patches]
         assert [(n, height) for n, height in enumerate(heights) if height] == [(0, 0.25), (19, 0.25), (39, 0.5)]

@@ -133,7 +133,7 @@ def test_the_page_sets_our_values_beside_the_papers(tmp_path: Path) -> None:
     assert ".017 [.010] |" in text
     assert "| parity | DeltaNet [0, 1] | **0.900** | 0.600 |" in text
     assert "8 of 8 finished" in text
-    for fact in ("command", "commit", "hardware", "budget", "seeds", "time"):
+    for fact in ("command", "commit", "hardware", "budget", "seeds", "wall time"):
         assert f"| {fact} |" in text
     assert "| commit | not recorded |" in text
     stored = json.loads(numbers.read_text())
