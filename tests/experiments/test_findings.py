@@ -280,8 +280,8 @@ def test_unstable_runs_are_counted_by_range() -> None:
     lines = stability.findings(runs)
     assert lines == [
         "Mamba: [0, 1] 1 of 3 runs unstable, calm up to d = 64 0.01; [-1, 1] 2 of 3 runs unstable, calm up to d = 64 0.001.",
-        "No run has learned the task: at the training lengths at most 0.500 of the answers are right (Mamba [0, 1], d = 64, rate "
-        "0.001), and the lowest loss is 0.000 (1.609: guessing), so these are the first steps of a training.",
+        "No run has learned the task: at the training lengths at most 0.500 of the answers are right (Mamba [0, 1], d = 64, "
+        "rate 0.001), and the lowest loss is 0.000 (1.609: guessing), so these are the first steps of a training.",
     ]
     assert stability.findings([replace(runs[0], validation_accuracy=1.0), *runs[1:]]) == lines[:1]
     exploded = replace(runs[0], record=replace(calm.record, highest_gradient=101.0))

@@ -83,5 +83,5 @@ def test_several_names_are_reported_one_by_one(tmp_path: Path, monkeypatch: pyte
     result = CliRunner().invoke(app, ["reproduce", "figure6", "signed_gates", "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert [count for count in swept if count] == [14 + 27]  # together, and what had failed not again
-    assert "35 failed, 0 unfinished" in result.stderr
+    assert "41 failed, 0 unfinished" in result.stderr
     assert {path.name for path in tmp_path.glob("*.md")} == {"figure6.md", "signed_gates.md"}
