@@ -144,8 +144,8 @@ def findings(results: Sequence[CellResult]) -> list[str]:
         lowest = min(run.record.last_loss for run in results)
         lines.append(
             f"No run has learned the task: at the training lengths at most {best.validation_accuracy:.3f} of the answers are "
-            f"right ({best.panel}, {best.series}, rate {best.rate:g}), and the lowest loss is {lowest:.3f} ({GUESS:.3f}: guessing), "
-            "so these are the first steps of a training."
+            f"right ({best.panel}, {best.series}, rate {best.rate:g}), and the lowest loss is {lowest:.3f} ({GUESS:.3f}: "
+            "guessing), so these are the first steps of a training."
         )
     return lines
 
