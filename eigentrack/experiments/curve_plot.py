@@ -24,6 +24,7 @@ MARKERS = "osD^vP*X<>"
 COLOURS = 10  # that matplotlib has; the ten models after them are dashed
 MARKED_EVERY = 0.32  # of a panel's diagonal, along a curve
 WIDEST, NARROWEST = 3.2, 1.5  # lines of the medians
+DECADE = 10
 LONG_LABEL = 32  # letters, of which two do not fit under a panel side by side
 SCALED = f"scaled accuracy (0: guessing), mean over lengths within ±{NEAR:.0%}"
 
@@ -48,8 +49,18 @@ def scaled_accuracies(result: CellResult, points: Sequence[CurvePoint]) -> list[
 
 def curve_of(result: CellResult, values_of: ValuesOf) -> Curve | None:
     """None of a run that diverged."""
-    points = [point for point in result.scores.curve if point.length >= result.scores.asked_from]
+    points = _asked(result)
     return ([point.length for point in points], values_of(result, points)) if points else None
+
+
+def length_scale(results: Sequence[CellResult]) -> str:
+    """Of an axis; below a decade a logarithmic one has hardly a number."""
+    lengths = [point.length for result in results for point in _asked(result)] or [1]
+    return "log" if max(lengths) > DECADE * min(lengths) else "linear"
+
+
+def _asked(result: CellResult) -> list[CurvePoint]:
+    return [point for point in result.scores.curve if point.length >= result.scores.asked_from]
 
 
 def _plot(
@@ -77,7 +88,7 @@ def _plot(
             _draw(axes, curves, styles[series], f"{series}{_diverged(len(runs), drawn)}")
         for trained_to in sorted({result.trained_to for result in inside}):
             axes.axvline(trained_to, color="black", linestyle="--", linewidth=1, label=f"longest in training: {trained_to}")
-        axes.set(title=panel, xlabel="sequence length (tokens)", xscale="log")
+        axes.set(title=panel, xlabel="sequence length (tokens)", xscale=length_scale(inside))
         axes.xaxis.set_major_formatter("{x:,.0f}")
         names = axes.get_legend_handles_labels()[1]
         look = {"frameon": False, "fontsize": "x-small", "title_fontsize": "x-small"}

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from eigentrack.experiments import chomsky
 from eigentrack.experiments.cell import Cell, CellResult
-from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import Experiment, Series, Settings, grid
 from eigentrack.experiments.paper_agreement import budget_lines, horizon_line, number_lines
+from eigentrack.experiments.series_grid_plot import plot_each_series
 
 PANELS = tuple(panel for panel in chomsky.PANELS if panel.label == chomsky.PARITY)
 OVERSHOOT = 0.05
@@ -70,7 +71,7 @@ EXPERIMENT = Experiment(
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     cells=_cells,
     score=chomsky.SCORE,
-    plot=plot_scaled_accuracy,
+    plot=partial(plot_each_series, models="two blocks"),
     paper=PAPER_VALUES,
     paper_budget=chomsky.PAPER,
     findings=findings,

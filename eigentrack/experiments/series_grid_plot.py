@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from eigentrack.experiments.cell import CellResult
-from eigentrack.experiments.curve_plot import SCALED, curve_of, median_curve, scaled_accuracies
+from eigentrack.experiments.curve_plot import SCALED, curve_of, length_scale, median_curve, scaled_accuracies
 
 IN_A_ROW = 4  # models of a single task
 SIZE = (2.3, 1.75)  # of a picture, in inches
 TITLE = 34  # letters in a line
-DECADE = 10  # from the shortest length to the longest: below it a logarithmic axis has hardly a number
 
 
 def plot_each_series(results: Sequence[CellResult], path: str, *, models: str = "") -> None:
@@ -33,7 +32,7 @@ def plot_each_series(results: Sequence[CellResult], path: str, *, models: str = 
     figure, grid = pyplot.subplots(rows, columns, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained")
     places = list(grid.flat)
     for axes, (panel, name) in zip(places, fields, strict=False):
-        _draw(axes, [result for result in results if result.key == (panel, name)])
+        _draw(axes, [result for result in results if result.key == (panel, name)], length_scale(results))
     lowest = min((min(line.get_ydata()) for axes in places for line in axes.lines), default=0.0)
     places[0].set_ylim(min(lowest, 0) - 0.05, 1.05)  # for all; a network that is wrong in one way scores below 0
     for place, name in zip(places, series, strict=False):  # of several panels: the first row
@@ -60,9 +59,8 @@ def _steps(results: Sequence[CellResult], series: str) -> str:
     return "" if len(every) == 1 else f" ({max(own):,} steps)"
 
 
-def _draw(axes: Any, runs: Sequence[CellResult]) -> None:
-    lengths = [point.length for run in runs for point in run.scores.curve if point.length >= run.scores.asked_from] or [1]
-    axes.set(xscale="log" if max(lengths) > DECADE * min(lengths) else "linear")
+def _draw(axes: Any, runs: Sequence[CellResult], scale: str) -> None:
+    axes.set_xscale(scale)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.tick_params(labelsize="x-small")
     for trained_to in {run.trained_to for run in runs}:
