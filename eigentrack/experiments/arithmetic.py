@@ -36,6 +36,7 @@ from eigentrack.experiments.answer_offsets import SEQUENCES, leading_pair
 from eigentrack.experiments.arithmetic_study import StudiedResult, study
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import HORIZON, Column, Experiment, Series, Settings, grid
+from eigentrack.experiments.length_test import RIGHT
 from eigentrack.experiments.paper_agreement import budget_lines, number_lines
 from eigentrack.experiments.series_grid_plot import plot_each_series
 from eigentrack.spectrum import EigenPolygon, Eigenvalues
@@ -174,6 +175,15 @@ def _turning(runs: Sequence[StudiedResult]) -> str:
     return ", ".join("–" if run.turning_error is None else f"{run.turning_error:.2f}" for run in runs)
 
 
+def _repeated(runs: Sequence[StudiedResult]) -> str:
+    return "; ".join(_reaches(run.repeated) if run.repeated else "–" for run in runs)
+
+
+def _reaches(repeated: Sequence[int]) -> str:
+    nothing, *others = repeated
+    return f"{nothing}, {statistics.median(others):.0f} ({min(others)}–{max(others)})"
+
+
 def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float:
     """Spearman's: of ranks, which equal values share."""
     values = np.array(pairs)
@@ -206,6 +216,17 @@ def findings(results: Sequence[StudiedResult]) -> list[str]:
         lines.append(
             "How far the best head of a network is from turning as addition modulo 5 does (0.95: with real eigenvalues alone), "
             f"and its score: {listed}; rank correlation {rank_correlation(turning):.2f}."
+        )
+    if repeated := [run for run in results if run.repeated]:
+        end = max(max(run.repeated) for run in repeated)
+        held = sum(run.repeated[0] == end for run in repeated)
+        pairs = sorted((statistics.median(run.repeated[1:]), run.scores.scaled_accuracy) for run in repeated)
+        listed = ", ".join(f"{reach:.0f} {score:.3f}" for reach, score in pairs)
+        lines.append(
+            f"One term added over and over to a random start: + 0 leaves {held} of {len(repeated)} networks right to the end, "
+            f"at {end}; up to which length ± 1 to 4 do, median over these terms, and the score: {listed}. Where 0 is no harm "
+            "and others are, it is not time that wears a sum off: terms add slightly too much or too little, and more of one kind "
+            "make more of one error."
         )
     smoothed = [run for run in results if LAYERS[run.series].training == SMOOTHED and run.diverged_at is None]
     if len(smoothed) >= FEWEST_COMPARED:
@@ -251,6 +272,12 @@ EXPERIMENT = Experiment(
             "of the head that turns best: how far its eigenvalues are from those of addition modulo 5, every seed "
             "(`experiments/turning_heads.py`)",
             _turning,
+        ),
+        Column(
+            "again and again",
+            f"up to which length {RIGHT:.0%} of the answers are right while one term is added over and over to a random start: "
+            "+ 0; then the median of + 1 to + 4 and - 1 to - 4 (lowest–highest); every seed (`experiments/repeated_terms.py`)",
+            _repeated,
         ),
     ),
     paper=PAPER_VALUES,

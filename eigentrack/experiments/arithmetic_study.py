@@ -1,4 +1,4 @@
-"""What more is measured of trained networks that do modular arithmetic: how their answers are wrong, and how a head turns."""
+"""What more is measured of trained networks that do modular arithmetic: wrong answers, heads that turn, repeated terms."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from eigentrack.experiments.answer_offsets import answer_offsets, first_failing_
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import Settings
 from eigentrack.experiments.kept_networks import kept_networks, with_more
+from eigentrack.experiments.repeated_terms import repeated_term_reach
 from eigentrack.experiments.turning_heads import turning_error
 from eigentrack.models import load_model
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic
@@ -23,6 +24,7 @@ class StudiedResult(CellResult):
     offsets: tuple[int, ...] = ()  # how many answers are off by 0, 1, … m-1
     offsets_at: int = 0  # the length at which they are counted
     turning_error: float | None = None  # of the head that turns best
+    repeated: tuple[int, ...] = ()  # how far it is right while one term is added, by term
 
 
 def study(
@@ -39,6 +41,7 @@ def study(
         assert isinstance(task, ModularArithmetic)
         length = first_failing_length(result, settings.test.lengths[1])
         offsets = answer_offsets(model, task, length, cell.seed)
-        turning = turning_error(model, task)
-        found.append(with_more(StudiedResult, result, offsets=offsets, offsets_at=length, turning_error=turning))
+        repeated = repeated_term_reach(model, task, settings.test.lengths[1], cell.seed)
+        studied = {"offsets_at": length, "turning_error": turning_error(model, task), "repeated": repeated}
+        found.append(with_more(StudiedResult, result, offsets=offsets, **studied))
     return found

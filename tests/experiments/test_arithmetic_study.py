@@ -24,6 +24,7 @@ from eigentrack.experiments.arithmetic_study import StudiedResult, study
 from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.chomsky import ARITHMETIC
+from eigentrack.experiments.repeated_terms import repeated_term_reach, signed_terms
 from eigentrack.experiments.turning_heads import head_errors, turning_error
 from eigentrack.models import load_model
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic
@@ -38,11 +39,42 @@ def test_networks_that_were_kept_are_studied(tmp_path: Path) -> None:
     assert sum(first.offsets) == offsets.SEQUENCES
     assert (second.offsets, second.turning_error, second.scores) == ((), None, results[1].scores)  # type: ignore[union-attr]
     assert said == [f"{lost.name}: the network was not kept, so nothing is said about its wrong answers and its heads"]
-    off_by, turning = EXPERIMENT.columns[-2:]
+    off_by, turning, again = EXPERIMENT.columns[-3:]
     assert off_by.show([first, second]) == f"{', '.join(map(str, first.offsets[1:]))} at {first.offsets_at}; –"
     assert first.offsets_at == first.trained_to  # an untrained network fails at once
     model = load_model(tmp_path / kept.name / "model")
     assert turning.show([first, second]) == f"{turning_error(model, ModularArithmetic(5)):.2f}, –"
+    assert first.repeated == repeated_term_reach(model, ModularArithmetic(5), settings.test.lengths[1], kept.seed)
+    assert again.show([replace(first, repeated=(256, *[40] * 5, 52, 64, 76)), second]) == "256, 40 (40–76); –"
+
+
+class Adder(torch.nn.Module):
+    """Right, but that every `a digit` after a minus adds a thirtieth too much."""
+
+    def __init__(self, digit: int) -> None:
+        super().__init__()
+        self.digit = digit
+
+    def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, None]:
+        digits, operators = tokens[:, ::2], tokens[:, 1::2] - 5
+        value = ModularArithmetic(5).prefix_values(digits, operators)[:, -1]
+        wrong = ((digits[:, 1:] == self.digit) & (operators[:, :-1] == 1)).sum(1)
+        answer = (value + torch.div(wrong, 30, rounding_mode="floor")) % 5
+        return torch.nn.functional.one_hot(answer, 10)[:, None].expand(-1, tokens.shape[1], -1), None
+
+
+def test_a_term_that_adds_too_much_shows_when_it_comes_again() -> None:
+    found = repeated_term_reach(Adder(3), ModularArithmetic(5), 256, seed=0)  # type: ignore[arg-type]
+    wrong = signed_terms(5).index((1, 3))
+    assert [reach for place, reach in enumerate(found) if place != wrong] == [256] * 8
+    assert found[wrong] in (64, 76)  # 30 of them are 60 tokens, after 16 of a start that has some of them
+
+
+def test_repeated_terms_are_held_against_the_score() -> None:
+    runs = [made_up(0.9, repeated=(256, *[100] * 8)), made_up(0.2, repeated=(256, *[40] * 8))]
+    (line,) = [line for line in findings(runs) if line.startswith("One term")]
+    assert "+ 0 leaves 2 of 2 networks right to the end, at 256; " in line
+    assert "and the score: 40 0.200, 100 0.900. " in line
 
 
 def turning(degrees: list[float], modulus: float = 1.0, flip: bool = False) -> torch.Tensor:
