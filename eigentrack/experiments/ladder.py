@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from eigentrack.automata import classify, holonomy, minimal
+from eigentrack.experiments import open_questions
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.experiment import Experiment, Score, Series, Settings, grid
 from eigentrack.experiments.horizon_map import MARKS, plot_horizons
@@ -24,7 +25,6 @@ from eigentrack.experiments.open_questions import (
     NARROW,
     PAPER,
     REACH,
-    SHORT,
     SMOKE,
     WIDE,
     flip_flop_panel,
@@ -103,7 +103,7 @@ HARD = (
 )
 
 
-def _series(heads: int) -> tuple[Series, ...]:
+def architectures(heads: int) -> tuple[Series, ...]:
     models = {
         "Mamba [0, 1]": layer("mamba", NARROW),
         "Mamba [-1, 1]": layer("mamba", WIDE),
@@ -116,11 +116,16 @@ def _series(heads: int) -> tuple[Series, ...]:
     return tuple(Series(label, {**model, "layers": 2}) for label, model in models.items())
 
 
-THEORY = Theory((*EASY, *HARD), _series(4))
+THEORY = Theory((*EASY, *HARD), architectures(4))
+
+
+SHORT = replace(open_questions.SHORT, training=replace(open_questions.SHORT.training, steps=1200, warmup=60))
 
 
 def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
-    return grid("ladder", [*EASY, *(longer(panel, MORE, settings) for panel in HARD)], _series(settings.heads), settings, seeds)
+    return grid(
+        "ladder", [*EASY, *(longer(panel, MORE, settings) for panel in HARD)], architectures(settings.heads), settings, seeds
+    )
 
 
 def table(results: Sequence[StudiedResult]) -> str:
@@ -267,11 +272,7 @@ EXPERIMENT = Experiment(
     name="ladder",
     title="Theory against practice: what can be recognised, and what is learned",
     source="none: the paper proves what each layer can and cannot do, and trains on a few of these languages",
-    settings={
-        "smoke": SMOKE,
-        "short": replace(SHORT, training=replace(SHORT.training, steps=1200, warmup=60)),
-        "paper": PAPER,
-    },
+    settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     cells=_cells,
     setup="two layers, no convolution",
     score=Score("horizon", lambda result: result.scores.horizon, digits=0),

@@ -22,7 +22,7 @@ SYNTHETIC = (
     *("figure1", "figure2", "figure3", "figure5", "figure6", "table3", "deltaproduct"),
     *("parity", "longer", "arithmetic", "ablation", "stability", "mat"),
 )
-OPEN = ("hybrids", "tradeoff", "depth", "signed_gates", "ladder", "family")  # questions that the paper leaves open
+OPEN = ("hybrids", "tradeoff", "depth", "signed_gates", "ladder", "patience", "family")  # questions that the paper leaves open
 LANGUAGE = ("figure4", "figure7", "figure8", "table4")
 NAMES = (*SYNTHETIC, *OPEN, *LANGUAGE)
 CELLS = "cells"  # the folder of all cells, which experiments in one folder share

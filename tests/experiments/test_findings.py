@@ -20,6 +20,7 @@ from eigentrack.experiments import (
     ladder,
     longer,
     parity,
+    patience,
     signed_gates,
     stability,
     table3,
@@ -43,7 +44,7 @@ def result(panel: str, series: str, seed: int = 0, *, score: float = 0.5, valida
     "name",
     [
         *("hybrids", "tradeoff", "depth", "signed_gates", "figure1", "figure3", "figure6", "table3"),
-        *("deltaproduct", "parity", "longer", "arithmetic", "ladder", "ablation", "stability"),
+        *("deltaproduct", "parity", "longer", "arithmetic", "ladder", "patience", "ablation", "stability"),
     ],
 )
 def test_the_pages_have_findings(name: str) -> None:
@@ -147,6 +148,20 @@ def test_longer_says_how_far_each_seed_is_right_on_parity() -> None:
     assert reaches.endswith(": Mamba [-1, 1] to 80 (60, 100, 80), and 1 of 3 to the end.")
     assert "100,000 in the paper" in budget
     assert len(longer.findings(found[-1:])) == 2  # without a parity there is no line of reaches
+
+
+def test_patience_tells_what_more_steps_have_learned() -> None:
+    found = [
+        *(result("S3", "GLA, disk", seed, horizon=reach, validation=1.0) for seed, reach in enumerate((30, 100))),
+        result("Z4", "sLSTM", horizon=12, validation=0.995),
+        result("A5", "sLSTM", horizon=1, validation=0.18),
+    ]
+    assert patience.findings(found) == [
+        "Of 3 fields 1 are learned with 10 times the steps.",
+        "Learned, a seed is right to 6 times the training length, so the ladder's budget was too small: S3 with GLA, disk.",
+        "Right at the training lengths (99%) and not so far: Z4 with sLSTM.",
+        "Not learned at the training lengths either, with the best validation accuracy: A5 with sLSTM (0.180).",
+    ]
 
 
 def test_deltaproduct_counts_factors() -> None:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from eigentrack.experiments import chomsky
+from eigentrack.experiments import chomsky, ladder, patience
 from eigentrack.experiments.ablation import matched_series
 from eigentrack.experiments.cell_run import state_size
 from eigentrack.experiments.experiment import BUDGETS
+from eigentrack.experiments.ladder_study import FITTED
 from eigentrack.experiments.reproduce import NAMES, OPEN, named_experiment
 from eigentrack.experiments.stability import table
 from eigentrack.experiments.stability_plot import plot
@@ -81,6 +82,28 @@ def test_longer_takes_the_rates_that_the_pilot_of_the_table_chose() -> None:
         before = short[cell.panel, cell.series]
         assert (cell.run.model, cell.run.training.batch) == (before.model, before.training.batch)
         assert cell.steps == 10 * before.training.steps == 100_000
+
+
+def test_patience_has_what_the_ladder_did_not_learn_at_its_rates() -> None:
+    page = json.loads((RESULTS / "ladder.json").read_text())
+    rates = {(row["panel"], row["series"]): row["rate"] for row in page["summary"]}
+    runs = defaultdict(list)
+    for run in page["results"]:
+        if run["rate"] == rates[run["panel"], run["series"]]:
+            runs[run["panel"], run["series"]].append(run)
+    missed = {
+        key: rates[key]
+        for key, of_key in runs.items()
+        if ladder.THEORY.answer(*key) == "can" and max(run["validation_accuracy"] for run in of_key) < FITTED
+    }
+    assert missed == patience.RATES
+    cells = patience.EXPERIMENT.cells(patience.EXPERIMENT.settings["short"], (0, 1, 2))
+    assert len(cells) == 3 * len(missed)
+    before = {(cell.panel, cell.series): cell for cell in ladder.EXPERIMENT.cells(ladder.SHORT, (0,))}
+    for cell in cells:
+        short = before[cell.panel, cell.series]
+        assert cell.run.model == short.run.model
+        assert (cell.steps, cell.run.training.warmup) == (10 * short.steps, 10 * short.run.training.warmup)
 
 
 def test_the_papers_settings_for_the_table() -> None:
