@@ -5,7 +5,7 @@ The rival turns instead of flipping: GLA with gates in the unit disk.
 Parity takes one flip; a walk on a cycle of four, and Z4 with all its elements as letters, take two layers of flips.
 
 GLA's gates are range(σ(logit)^(1/τ)). At its own temperature τ = 16 they start near 1, and -0.99 takes a logit of -85; at τ = 1
-they start at the middle of the range, and -0.99 takes one of -5.
+they start at the middle of the range, and -0.99 takes one of -5.3.
 """
 
 from __future__ import annotations

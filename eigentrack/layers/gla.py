@@ -28,7 +28,7 @@ RANK, TEMPERATURE = 16, 16.0  # of the gates
 
 class GLA(LinearMixer):
     """`gate_temperature` τ, 16 unless given, keeps the gates near the top of the range at the start of training. What should
-    flip, as parity does, takes a small one: at τ = 16 a gate of -0.99 needs a logit of -85, at τ = 1, one of -5.
+    flip, as parity does, takes a small one: at τ = 16 a gate of -0.99 needs a logit of -85, at τ = 1, one of -5.3.
     `gate_rank`, 16 unless given, is that of W. A polygon has neither: its logits have the full rank.
 
     `writes=False`: tokens only turn the memory and let it fade, from the start that it has learnt; there are no keys and no
