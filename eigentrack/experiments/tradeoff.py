@@ -5,6 +5,9 @@ five points, trained at length 32, scored at twice that. With a short convolutio
 
 The question is asked of each layer in its two ranges, which differ in nothing else. Layers differ in the size of their state,
 and with it in what they can recall: the legend names it.
+
+A wider range also starts elsewhere: GLA's gates at 2^(-1/16) = 0.958 in [0, 1], and at 2 · 2^(-1/16) - 1 = 0.915 in [-1, 1].
+At twice the temperature they start at 0.957 in [-1, 1], too: is it the range or the start that costs recall?
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import HORIZON, Column, Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.length_test import LengthTest
 from eigentrack.experiments.open_questions import NARROW, PAPER, SHORT, SMOKE, WIDE
+from eigentrack.layers.gla import TEMPERATURE
 
 RECALL, TRACKING = "recall", "S5, swaps"
 PAIRS, QUESTIONS, TRAINED = 24, 16, 32
 NAMES, CONVOLUTION = 64, 4  # keys, and as many values
+SAME_START = f"GLA, temperature {2 * TEMPERATURE:g} [-1, 1]"
 LENGTH = 2 * PAIRS + QUESTIONS  # of recall, and twice the training length of S5
 PANELS = (
     Panel(
@@ -43,14 +48,16 @@ def _series(heads: int) -> list[Series]:
         "Mamba": ("mamba", {}),
         "GLA": ("gla", {"heads": heads}),
     }
-    return [
-        Series(
-            f"{label} [{low:g}, {high:g}]",
-            {"mixer": mixer, "mixer_options": {**options, "conv": CONVOLUTION}, "layers": 2, "eigenvalues": [low, high]},
-        )
+
+    def model(mixer: str, options: dict[str, Any], eigenvalues: list[float]) -> dict[str, Any]:
+        return {"mixer": mixer, "mixer_options": {**options, "conv": CONVOLUTION}, "layers": 2, "eigenvalues": eigenvalues}
+
+    both = [
+        Series(f"{label} [{low:g}, {high:g}]", model(mixer, options, [low, high]))
         for label, (mixer, options) in models.items()
         for low, high in (NARROW, WIDE)
     ]
+    return [*both, Series(SAME_START, model("gla", {"heads": heads, "gate_temperature": 2 * TEMPERATURE}, WIDE))]
 
 
 def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
@@ -136,6 +143,8 @@ def findings(results: Sequence[CellResult]) -> list[str]:
         said = ", ".join(f"{layer} {narrow:.3f} → {wide:.3f}" for layer, (narrow, wide) in informative.items())
         verdict = f"costs recall in {', '.join(losers)}" if losers else f"costs no layer more than {COST} of its recall"
         lines.append(f"The wide range {verdict}: from [0, 1] to [-1, 1] {said}.")
+    if (RECALL, SAME_START) in medians:
+        lines.append(f"{SAME_START}, whose gates start where those of GLA [0, 1] do: {medians[RECALL, SAME_START]:.3f}.")
     if silent := [layer for layer in recall if layer not in informative]:
         lines.append(
             f"{', '.join(silent)}: recall is not learned in either range (below {GUESSED}), so nothing is said of its cost."
