@@ -194,6 +194,9 @@ def test_tradeoff_names_a_cost(wide: float, said: str) -> None:
     assert "by GLA [-1, 1] (0.950). The best of the others: GLA [0, 1], 0.010." in tracking
     assert seeds.startswith("One seed")
     assert not any(line.startswith("One seed") for line in tradeoff.findings([*found, replace(found[0], seed=1)]))
+    same_start = result(tradeoff.RECALL, tradeoff.SAME_START, score=0.88)
+    line = "GLA, temperature 32 [-1, 1], whose gates start where those of GLA [0, 1] do: 0.880."
+    assert tradeoff.findings([*found, same_start])[1] == line
 
 
 def test_depth_compares_with_the_bound() -> None:

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+import torch
 
 from eigentrack.automata import LANGUAGES
 from eigentrack.experiments import depth, family, hybrids, ladder, tradeoff
@@ -22,6 +23,7 @@ from eigentrack.experiments.open_questions import REACH, language_panel, learned
 from eigentrack.experiments.reproduce import OPEN, named_experiment
 from eigentrack.experiments.theory import Theory
 from eigentrack.layers import MIXERS, LinearMixer
+from eigentrack.layers.gla import GLA
 from eigentrack.models import SequenceModel
 from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.registry import make_task
@@ -200,6 +202,18 @@ def test_the_horizon_map_tells_what_diverged_and_what_was_trained_for_longer(
     assert "? 30\n(0–60)\n1 diverged" in [
         text.get_text() for text in drawn(monkeypatch, plot, tmp_path / "map.png").axes[0].texts
     ]
+
+
+def test_two_layers_of_the_tradeoff_start_with_the_same_gates() -> None:
+    settings = tradeoff.EXPERIMENT.settings["smoke"]
+    cells = {cell.series: cell for cell in tradeoff.EXPERIMENT.cells(settings, (0,))}
+    for series, first in {"GLA [0, 1]": 0.958, "GLA [-1, 1]": 0.915, tradeoff.SAME_START: 0.957}.items():
+        mixer = cells[series].run.build_model_config().build_mixer(0)
+        assert isinstance(mixer, GLA)
+        assert mixer.gate_proj is not None
+        torch.nn.init.zeros_(mixer.gate_proj[1].bias)  # what is left is the start without chance
+        gates = mixer.gates(torch.zeros(1, 1, settings.d_model))["eigenvalue"]
+        assert gates.min().item() == gates.max().item() == pytest.approx(first, abs=1e-3)
 
 
 def test_the_tradeoff_joins_the_two_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
