@@ -96,6 +96,7 @@ def plot(results: Sequence[CellResult], path: str) -> None:
         ylabel=f"S5, swaps: scaled accuracy at length {LENGTH}, trained at {trained_to}",
         title=f"State tracking against recall (0: guessing); {named}",
     )
+    axes.title.set_fontsize("medium")  # it fits beside the legend
     axes.margins(0.08)
     axes.update_datalim([(0, 0), (1, 1)])
     axes.autoscale_view()
