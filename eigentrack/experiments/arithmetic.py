@@ -225,8 +225,7 @@ def findings(results: Sequence[StudiedResult]) -> list[str]:
         lines.append(
             f"One term added over and over to a random start: + 0 leaves {held} of {len(repeated)} networks right to the end, "
             f"at {end}; up to which length ± 1 to 4 do, median over these terms, and the score: {listed}. Where 0 is no harm "
-            "and others are, it is not time that wears a sum off: terms add slightly too much or too little, and more of one "
-            "kind make more of one error."
+            "and others are, it is not time that wears a sum off, it is what these terms add."
         )
     smoothed = [run for run in results if LAYERS[run.series].training == SMOOTHED and run.diverged_at is None]
     if len(smoothed) >= FEWEST_COMPARED:

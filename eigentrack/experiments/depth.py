@@ -23,7 +23,7 @@ from eigentrack.experiments.open_questions import (
 )
 from eigentrack.experiments.theory import Theory
 
-LANGUAGES = {  # all named ones that some depth of at least one of the layers can do, says theory; the first are star-free
+LANGUAGES = {  # all named ones that some depth of at least one of the layers can do, says theory
     "1*": "tomita1",
     "ends with ab": "ends-ab",
     "third last is a": "third-last-a",

@@ -1,8 +1,8 @@
 """Table 3's columns 1 and 2 for as many steps as the paper's: which of the misses at `short` were a matter of budget?
 
 Where Table 3 at `short` has 10,000 steps of 128, this has 100,000 steps of 128: an eighth of the paper's sequences. On
-arithmetic all models are trained; on parity those that the paper finds right to the end, as the others guess there after any
-number of steps. Each model has the rate that the pilot of Table 3 chose for it.
+arithmetic all models are trained; on parity those that the paper finds right to the end, as the others cannot learn it, says
+theory. Each model has the rate that the pilot of Table 3 chose for it.
 """
 
 from __future__ import annotations

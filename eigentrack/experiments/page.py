@@ -59,12 +59,10 @@ def _facts(report: Report) -> list[str]:
 
 
 def _columns(report: Report) -> tuple[Column, ...]:
-    far = report.far_test
-    return (
-        report.experiment.columns
-        if far is None
-        else (*report.experiment.columns, far_column(far, {panel for panel, streamed in report.streamed.items() if streamed}))
-    )
+    columns, far = report.experiment.columns, report.far_test
+    if far is None:
+        return columns
+    return (*columns, far_column(far, [panel for panel, is_streamed in report.streamed.items() if is_streamed]))
 
 
 def _tables(report: Report) -> list[str]:

@@ -55,8 +55,9 @@ def plot_each_series(results: Sequence[CellResult], path: str, *, models: str = 
 
 def _steps(results: Sequence[CellResult], series: str) -> str:
     """Of this series, where not all have the same."""
-    own, every = ({run.steps for run in results if run.series in names} for names in ([series], {r.series for r in results}))
-    return "" if len(every) == 1 else f" ({max(own):,} steps)"
+    if len({run.steps for run in results}) == 1:
+        return ""
+    return f" ({max(run.steps for run in results if run.series == series):,} steps)"
 
 
 def _draw(axes: Any, runs: Sequence[CellResult], scale: str) -> None:
