@@ -59,8 +59,8 @@ PANELS = (
 )
 
 
-def _series(d_model: int, heads: int) -> tuple[Series, ...]:
-    models = {
+def models(d_model: int, heads: int) -> tuple[Series, ...]:
+    layers = {
         "diagonal (GLA)": layer("gla", WIDE, heads=heads),
         "diagonal, disk (GLA)": layer("gla", DISK, heads=heads),
         "GH, n = 1": layer("deltanet", WIDE, heads=heads),
@@ -71,12 +71,15 @@ def _series(d_model: int, heads: int) -> tuple[Series, ...]:
         "KDA, n = 1": layer("deltanet", WIDE, heads=heads, gate=WIDE, gate_per_channel=True),
         "KDA, n = 2": layer("deltanet", WIDE, heads=heads, gate=WIDE, gate_per_channel=True, householders=2),
     }
-    one_layer = {label: {**model, "layers": 1} for label, model in models.items()}
+    one_layer = {label: {**model, "layers": 1} for label, model in layers.items()}
     return tuple(Series(label, model) for label, model in matched(one_layer, d_model, mlp_width=2 * d_model).items())
 
 
+THEORY = Theory(PANELS, models(PAPER.d_model, PAPER.heads))
+
+
 def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
-    return grid("hybrids", PANELS, _series(settings.d_model, settings.heads), settings, seeds)
+    return grid("hybrids", PANELS, models(settings.d_model, settings.heads), settings, seeds)
 
 
 KINDS = {"diagonal": "diagonal", "GH": "GH alone", "gated GH": "gate and GH", "KDA": "gate and GH"}  # by the label's beginning
@@ -134,5 +137,5 @@ EXPERIMENT = Experiment(
     score=chomsky.SCORE,
     findings=findings,
     plot=partial(plot_each_series, models="one layer; GH, KDA: n factors with eigenvalues in [-1, 1]"),
-    columns=(HORIZON, constant_column(PANELS, PAPER.test.lengths), Theory(PANELS, _series(PAPER.d_model, PAPER.heads)).column),
+    columns=(HORIZON, constant_column(PANELS, PAPER.test.lengths), THEORY.column),
 )

@@ -50,7 +50,7 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
     series = [
         Series(DELTA_NET, delta_net),
         Series(CUT, {**delta_net, "mixer_options": {**delta_net["mixer_options"], "overshoot": OVERSHOOT}}),
-        Series(f"{DELTA_NET}, {BOTH}", delta_net, LOSSES[BOTH]),
+        *(Series(f"{DELTA_NET}, {name}", delta_net, LOSSES[name]) for name in ("no decay", BOTH)),
         Series(MAMBA, mamba),
         *(Series(f"{MAMBA}, {name}", mamba, changes) for name, changes in LOSSES.items()),
     ]

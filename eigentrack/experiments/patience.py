@@ -1,7 +1,7 @@
-"""What theory allows and the ladder did not learn, with ten times the steps: was it the budget?
+"""What theory allows and training did not find, with ten times the steps: was it the budget?
 
-The fields of `ladder` of which theory says can and no seed fits the training lengths, each at the rate that the ladder's pilot
-chose for it.
+The fields of `ladder` and of `hybrids` of which theory says can and no seed fits the training lengths, each at the rate that
+the pilot there chose for it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from eigentrack.experiments import ladder
+from eigentrack.experiments import hybrids, ladder
 from eigentrack.experiments.cell import Cell, CellResult
-from eigentrack.experiments.experiment import Experiment, Score, Settings, grid
+from eigentrack.experiments.experiment import Experiment, Score, Series, Settings, grid
 from eigentrack.experiments.horizon_map import plot_horizons
 from eigentrack.experiments.ladder_study import FITTED
 from eigentrack.experiments.open_questions import PAPER, REACH, SMOKE, learned, longer
+from eigentrack.experiments.theory import Theory
 
 TIMES = 10
 PRODUCT = "DeltaProduct, n = 2, [-1, 1]"
-RATES = {  # of the ladder's pilot, by language and layer
+RATES = {  # of the pilots, by language and layer
     ("Z4", "sLSTM"): 1e-3,
     ("binary, mod 5", "GLA, disk"): 1e-3,
     ("binary, mod 5", "sLSTM"): 3e-3,
@@ -35,15 +36,29 @@ RATES = {  # of the ladder's pilot, by language and layer
     ("A5", PRODUCT): 1e-3,
     ("A5", "sLSTM"): 1e-3,
     ("S5, swaps", "sLSTM"): 3e-3,
+    ("mod 3, with resets", "gated GH, n = 2, one layer"): 3e-3,
+    ("mod 3, with resets", "KDA, n = 2, one layer"): 3e-3,
 }
 
 
+def _series(d_model: int, heads: int) -> tuple[Series, ...]:
+    one_layer = (replace(series, label=f"{series.label}, one layer") for series in hybrids.models(d_model, heads))
+    return (*ladder.architectures(heads), *one_layer)
+
+
+THEORY = Theory((*ladder.EASY, *ladder.HARD), _series(PAPER.d_model, PAPER.heads))
+
+
 def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
-    """At every budget ten times the ladder's steps of that budget, so the languages with more answers have twenty."""
-    panels = [longer(panel, TIMES, settings) for panel in ladder.EASY]
-    panels += [longer(panel, TIMES * ladder.MORE, settings) for panel in ladder.HARD]
-    cells = grid("patience", panels, ladder.architectures(settings.heads), settings, seeds)
-    return [cell for cell in cells if cell.rate == RATES.get((cell.panel, cell.series))]
+    """At every budget ten times the ladder's steps; twice that for languages with more answers, as there, and for one layer."""
+    series = _series(settings.d_model, settings.heads)
+    cells = []
+    for panel in (*ladder.EASY, *ladder.HARD):
+        for model in series:
+            more = ladder.MORE if panel in ladder.HARD or model.model["layers"] == 1 else 1
+            cells += grid("patience", [longer(panel, TIMES * more, settings)], [model], settings, seeds)
+    chosen = [cell for cell in cells if cell.rate == RATES.get((cell.panel, cell.series))]
+    return sorted(chosen, key=lambda cell: cell.seed)  # so that a sweep cut short has whole seeds
 
 
 def findings(results: Sequence[CellResult]) -> list[str]:
@@ -56,7 +71,7 @@ def findings(results: Sequence[CellResult]) -> list[str]:
         told[kind].append(f"{key[0]} with {key[1]}" + (f" ({best:.3f})" if kind == "neither" else ""))
     lines = [f"Of {sum(map(len, told.values()))} fields {len(told['learned'])} are learned with {TIMES} times the steps."]
     names = {
-        "learned": f"Learned, a seed is right to {REACH} times the training length, so the ladder's budget was too small",
+        "learned": f"Learned, a seed is right to {REACH} times the training length, so the budget was too small",
         "fitted": f"Right at the training lengths ({FITTED:.0%}) and not so far",
         "neither": "Not learned at the training lengths either, with the best validation accuracy",
     }
@@ -66,16 +81,16 @@ def findings(results: Sequence[CellResult]) -> list[str]:
 EXPERIMENT = Experiment(
     name="patience",
     title="What can be recognised and was not learned, with ten times the steps",
-    source="none: the fields of `ladder` that disagree with theory because training did not find the network",
+    source="none: the fields of `ladder` and `hybrids` that disagree with theory because training did not find the network",
     settings={
         "smoke": replace(SMOKE, rates=PAPER.rates),
         "short": replace(ladder.SHORT, pilot=False, checkpoint_every=2000),
         "paper": replace(PAPER, pilot=False),
     },
     cells=_cells,
-    setup="two layers, no convolution; each field at the rate that the pilot of `ladder` chose",
+    setup="two layers or one, no convolution; each field at the rate that the pilot of `ladder` or `hybrids` chose",
     score=Score("horizon", lambda result: result.scores.horizon, digits=0),
-    plot=partial(plot_horizons, answer=ladder.THEORY.answer),
+    plot=partial(plot_horizons, answer=THEORY.answer),
     findings=findings,
-    columns=(ladder.THEORY.column,),
+    columns=(THEORY.column,),
 )

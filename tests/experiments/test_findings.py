@@ -158,7 +158,7 @@ def test_patience_tells_what_more_steps_have_learned() -> None:
     ]
     assert patience.findings(found) == [
         "Of 3 fields 1 are learned with 10 times the steps.",
-        "Learned, a seed is right to 6 times the training length, so the ladder's budget was too small: S3 with GLA, disk.",
+        "Learned, a seed is right to 6 times the training length, so the budget was too small: S3 with GLA, disk.",
         "Right at the training lengths (99%) and not so far: Z4 with sLSTM.",
         "Not learned at the training lengths either, with the best validation accuracy: A5 with sLSTM (0.180).",
     ]

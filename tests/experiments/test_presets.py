@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from eigentrack.experiments import chomsky, ladder, patience
+from eigentrack.experiments import chomsky, hybrids, ladder, patience
 from eigentrack.experiments.ablation import matched_series
 from eigentrack.experiments.cell_run import state_size
 from eigentrack.experiments.experiment import BUDGETS
 from eigentrack.experiments.ladder_study import FITTED
 from eigentrack.experiments.reproduce import NAMES, OPEN, named_experiment
+from eigentrack.experiments.seeds import Key
 from eigentrack.experiments.stability import table
 from eigentrack.experiments.stability_plot import plot
+from eigentrack.experiments.theory import Theory
 from eigentrack.experiments.training_record import EigenvalueCounts
 from eigentrack.models import ModelConfig, SequenceModel
 from tests.experiments.figures import drawn
@@ -84,26 +86,36 @@ def test_longer_takes_the_rates_that_the_pilot_of_the_table_chose() -> None:
         assert cell.steps == 10 * before.training.steps == 100_000
 
 
-def test_patience_has_what_the_ladder_did_not_learn_at_its_rates() -> None:
-    page = json.loads((RESULTS / "ladder.json").read_text())
+def missed_fields(name: str, theory: Theory) -> dict[Key, float]:
+    """Of a published page: the rates of the fields that theory allows and no seed fits at the training lengths."""
+    page = json.loads((RESULTS / f"{name}.json").read_text())
     rates = {(row["panel"], row["series"]): row["rate"] for row in page["summary"]}
     runs = defaultdict(list)
     for run in page["results"]:
         if run["rate"] == rates[run["panel"], run["series"]]:
             runs[run["panel"], run["series"]].append(run)
-    missed = {
+    return {
         key: rates[key]
         for key, of_key in runs.items()
-        if ladder.THEORY.answer(*key) == "can" and max(run["validation_accuracy"] for run in of_key) < FITTED
+        if theory.answer(*key) == "can" and max(run["validation_accuracy"] for run in of_key) < FITTED
     }
+
+
+def test_patience_has_what_ladder_and_hybrids_did_not_learn_at_their_rates() -> None:
+    missed = missed_fields("ladder", ladder.THEORY)
+    for (panel, series), rate in missed_fields("hybrids", hybrids.THEORY).items():
+        missed[panel, f"{series}, one layer"] = rate
     assert missed == patience.RATES
     cells = patience.EXPERIMENT.cells(patience.EXPERIMENT.settings["short"], (0, 1, 2))
     assert len(cells) == 3 * len(missed)
     before = {(cell.panel, cell.series): cell for cell in ladder.EXPERIMENT.cells(ladder.SHORT, (0,))}
+    short = hybrids.EXPERIMENT.cells(hybrids.EXPERIMENT.settings["short"], (0,))
+    before |= {(cell.panel, f"{cell.series}, one layer"): cell for cell in short}
     for cell in cells:
-        short = before[cell.panel, cell.series]
-        assert cell.run.model == short.run.model
-        assert (cell.steps, cell.run.training.warmup) == (10 * short.steps, 10 * short.run.training.warmup)
+        shorter = before[cell.panel, cell.series]
+        assert cell.run.model == shorter.run.model
+        times = 12 if cell.series.endswith("one layer") else 10
+        assert (cell.steps, cell.run.training.warmup) == (times * shorter.steps, times * shorter.run.training.warmup)
 
 
 def test_the_papers_settings_for_the_table() -> None:
