@@ -14,7 +14,7 @@ from typing import Any
 
 from eigentrack.experiments.language_result import LanguageResult
 from eigentrack.experiments.language_test import LanguageTest
-from eigentrack.experiments.length_test import CurvePoint, LengthScores, LengthTest, first_tested
+from eigentrack.experiments.length_test import LengthScores, LengthTest, first_tested
 from eigentrack.experiments.provenance import NOT_RECORDED
 from eigentrack.experiments.training_record import TrainingRecord
 from eigentrack.lm.config import LanguageRunConfig
@@ -83,14 +83,12 @@ class CellResult:
         return self.panel, self.series
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "scores": self.scores.to_json()}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> CellResult:
-        scores, record = values["scores"], values["record"]
-        curve = tuple(CurvePoint(**point) for point in scores["curve"])
-        nested = {"scores": LengthScores(**{**scores, "curve": curve}), "record": TrainingRecord.from_json(record)}
-        return cls(**{**values, **nested})
+        scores, record = LengthScores.from_json(values["scores"]), TrainingRecord.from_json(values["record"])
+        return cls(**{**values, "scores": scores, "record": record})
 
 
 def stored_result(cell: Cell, folder: Path) -> CellResult | LanguageResult | None:

@@ -6,7 +6,8 @@ of lengths, and every length takes the value of its stretch; the training length
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
 import torch
 
@@ -66,6 +67,9 @@ class CurvePoint:
     length: int
     accuracy: float
     sequence_accuracy: float
+
+
+CURVE_COLUMNS = tuple(field.name for field in fields(CurvePoint))
 
 
 def first_tested(task: Task, trained: tuple[int, int]) -> int:
@@ -134,6 +138,16 @@ class LengthScores:
     classes: int  # among which a guess is right once
     curve: tuple[CurvePoint, ...]
     asked_from: int = 1  # `first_tested` of the task
+
+    def to_json(self) -> dict[str, Any]:
+        """The curve as a list for each of its columns: as an object for each point it would be three times as long."""
+        columns = {name: [getattr(point, name) for point in self.curve] for name in CURVE_COLUMNS}
+        return {**asdict(self), "curve": columns}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> LengthScores:
+        columns = (values["curve"][name] for name in CURVE_COLUMNS)
+        return cls(**{**values, "curve": tuple(CurvePoint(*point) for point in zip(*columns, strict=True))})
 
     def counted_from(self, shortest: int) -> LengthScores:
         """For results that were stored with a horizon from length 1 on.

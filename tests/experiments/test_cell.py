@@ -55,6 +55,8 @@ def test_a_finished_cell_is_only_read_and_keeps_little(tmp_path: Path) -> None:
     steps: list[int] = []
     assert run_cell(cell, tmp_path, "cpu", steps.append) == result
     assert steps == []
+    stored = json.loads((tmp_path / RESULT_FILE).read_text())["result"]["scores"]["curve"]
+    assert stored["length"] == [point.length for point in result.scores.curve]
     assert not (tmp_path / CHECKPOINTS).exists()
     assert {path.name for path in tmp_path.iterdir()} == {RESULT_FILE, METRICS_FILE, MODEL, "run.json", LOCK_FILE}
     assert sum(weight.numel() for weight in load_model(tmp_path / MODEL).parameters()) == result.parameters
