@@ -8,6 +8,8 @@ B batch  T time  H heads  K key dim  V value dim  n gates a head: K, or K/2 pair
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -31,6 +33,9 @@ class GLA(LinearMixer):
     flip, as parity does, takes a small one: at τ = 16 a gate of -0.99 needs a logit of -85, at τ = 1, one of -5.3.
     `gate_rank`, 16 unless given, is that of W. A polygon has neither: its logits have the full rank.
 
+    `first_eigenvalue` is where the gates start, in a disk their moduli: without it at a gate of 2^(-1/τ). A small temperature
+    that starts near 1 forgets as little at first as a high one does, and still reaches -1.
+
     `writes=False`: tokens only turn the memory and let it fade, from the start that it has learnt; there are no keys and no
     values. What is counted is all that is held, and nothing adds up beside it.
 
@@ -52,6 +57,7 @@ class GLA(LinearMixer):
         value_dim: int | None = None,
         gate_rank: int | None = None,
         gate_temperature: float | None = None,
+        first_eigenvalue: float | None = None,
         eigenvalues: Eigenvalues = EigenRange(-1, 1),
         widened_from: EigenRange | None = None,
         conv: int = 0,
@@ -66,7 +72,8 @@ class GLA(LinearMixer):
         key_dim = max(1, head_width(d_model, heads) // 2) if key_dim is None else key_dim
         value_dim = head_width(d_model, heads) if value_dim is None else value_dim
         if isinstance(eigenvalues, EigenPolygon):
-            for name, given in {"gate_rank": gate_rank, "gate_temperature": gate_temperature}.items():
+            of_gates = {"gate_rank": gate_rank, "gate_temperature": gate_temperature, "first_eigenvalue": first_eigenvalue}
+            for name, given in of_gates.items():
                 if given is not None:
                     raise ValueError(f"{name}={given} is for gates in a range or a disk; {eigenvalues} has none, leave it out")
         gate_rank = RANK if gate_rank is None else gate_rank
@@ -94,6 +101,9 @@ class GLA(LinearMixer):
         # drawn in a polygon, too, which drops them: seeds start where those of the published networks did
         ranked = nn.Sequential(nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, gates))
         self.gate_proj = ranked if self.corner_proj is None else None
+        if first_eigenvalue is not None:
+            gate = (widened_from or self.eigenvalues.radial).gate(first_eigenvalue)
+            nn.init.constant_(ranked[1].bias, _logit(gate, gate_temperature))
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads)
         self.output_gate_proj = None if bare else nn.Linear(d_model, heads * value_dim, bias=False)
         self.norm = nn.Identity() if bare else RMSNorm(value_dim, eps=norm_eps)
@@ -149,3 +159,9 @@ class GLA(LinearMixer):
         return self.widening.eigenvalue(
             self.widening.before.eigenvalue(gate), gate_precision(self.widening.shift(x))[..., None]
         )
+
+
+def _logit(gate: float, temperature: float) -> float:
+    """Of which σ(logit)^(1/temperature) is the gate."""
+    distance = -temperature * math.log(gate)
+    return -distance - math.log(-math.expm1(-distance))

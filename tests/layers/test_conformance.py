@@ -197,6 +197,8 @@ def test_autocast_leaves_the_products_of_the_memory_alone(name: str, options: di
         ("gla", {"writes": False, "learn_initial_state": True, "key_norm": True}, "key_norm=True needs keys"),
         ("rwkv7", {"heads": D_MODEL}, f"heads={D_MODEL} leaves 1 of d_model={D_MODEL} channels to each, and its norm needs 2"),
         ("gla", {"gate_rank": 8, "eigenvalues": EigenPolygon(5)}, "gate_rank=8 is for gates in a range or a disk; polygon 5"),
+        ("gla", {"first_eigenvalue": 0.9, "eigenvalues": EigenPolygon(5)}, "first_eigenvalue=0.9 is for gates in a range"),
+        ("gla", {"first_eigenvalue": 1.0}, r"eigenvalue 1 must lie inside of \[-1, 1\], without its ends"),
         ("mamba", {"state_size": 0}, "state_size=0 must be"),
         ("mamba2", {"heads": 7}, r"expand\*d_model=24 must be a multiple of heads=7"),
         ("mamba2", {"heads": 4, "groups": 3}, "heads=4, and heads of groups=3"),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from eigentrack.layers import DeltaNet, LinearMixer
-from eigentrack.spectrum import EigenRange
+from eigentrack.layers import GLA, DeltaNet, LinearMixer
+from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
 from tests.closeness import TOLERANCE
 from tests.layers.layer_cases import D_MODEL, LINEAR, build, case_name
 
@@ -65,6 +65,20 @@ def test_eigenvalues_start_where_they_are_asked_to(low: float, high: float, firs
     with torch.no_grad():
         found = mixer.gates(torch.zeros(1, 3, D_MODEL))["beta"]
     torch.testing.assert_close(1 - found, torch.full_like(found, (low + high) / 2 if first is None else first))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 16.0])
+@pytest.mark.parametrize(
+    ("eigenvalues", "first"),
+    [(EigenRange(-1, 1), 0.95), (EigenRange(-1, 1), -0.3), (EigenRange(0, 1), 0.9), (EigenDisk(), 0.9)],
+    ids=str,
+)
+def test_gla_starts_where_it_is_asked_to(eigenvalues: Eigenvalues, first: float, temperature: float) -> None:
+    mixer = GLA(D_MODEL, heads=2, key_dim=4, eigenvalues=eigenvalues, gate_temperature=temperature, first_eigenvalue=first)
+    with torch.no_grad():
+        found = mixer.gates(torch.zeros(1, 3, D_MODEL))["eigenvalue"]
+    found = found.abs() if eigenvalues.turns else found
+    torch.testing.assert_close(found, torch.full_like(found, first))
 
 
 def test_an_eigenvalue_starts_inside_of_its_range() -> None:
