@@ -10,6 +10,7 @@ from typing import Any
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import Experiment, Score, Series, Settings, grid
 from eigentrack.experiments.horizon_map import plot_horizons
+from eigentrack.experiments.markdown_table import markdown_table
 from eigentrack.experiments.open_questions import (
     DISK,
     PAPER,
@@ -24,7 +25,7 @@ from eigentrack.experiments.open_questions import (
 )
 from eigentrack.experiments.theory import Theory
 
-LANGUAGES = {  # all named ones that some depth of at least one of the layers can do, says theory
+LANGUAGES = {  # all named ones that some depth of at least one of the layers can do, says theory, and training can show
     "1*": "tomita1",
     "ends with ab": "ends-ab",
     "third last is a": "third-last-a",
@@ -49,7 +50,6 @@ LANGUAGES = {  # all named ones that some depth of at least one of the layers ca
     "cycle of 5": "cycle5",
     "even as, bs mod 3": "z2xz3",
     "length, mod 6": "unary6",
-    "length, mod 60": "unary60",
     "binary, mod 3": "binary-mod3",
     "binary, mod 5": "binary-mod5",
     "binary, mod 7": "binary-mod7",
@@ -98,10 +98,8 @@ def table(results: Sequence[CellResult]) -> str:
     ]
     for name in LAYERS:
         head = ("language", "learned at", "enough in theory", "impossible up to", *(f"horizons, {depth}" for depth in DEPTHS))
-        lines += [f"## {name}", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-        for panel in dict.fromkeys(result.panel for result in results):
-            lines.append("| " + " | ".join(_row(results, panel, name)) + " |")
-        lines.append("")
+        rows = (_row(results, panel, name) for panel in dict.fromkeys(result.panel for result in results))
+        lines += [f"## {name}", "", *markdown_table(head, rows), ""]
     return "\n".join(lines)
 
 
@@ -117,47 +115,48 @@ def _row(results: Sequence[CellResult], panel: str, name: str) -> list[str]:
     ]
 
 
+KINDS = {
+    "at": "Learned at the bound of theory",
+    "fewer": "Learned with fewer layers than theory's bound, which is a depth that suffices: no proof says that fewer do not",
+    "more": "Learned only with more layers than suffice in theory",
+    "against": f"Right to {REACH} times the training length at a depth that theory rules out, a shortcut",
+    "drifts": f"Bounded by {DEPTHS[-1]} layers and learned at no depth, though right at the training lengths ({FITTED:.0%})",
+    "never": f"Bounded by {DEPTHS[-1]} layers and not right at the training lengths at any depth",
+}
+
+
 def findings(results: Sequence[CellResult]) -> list[str]:
-    """The smallest depth that learned, against the smallest that theory knows to be enough."""
-    at_bound: list[str] = []
-    fewer: list[str] = []
-    more: list[str] = []
-    against: list[str] = []
-    never, fitted = 0, 0
+    """The smallest depth that learned, against the smallest that theory knows to be enough: languages by kind and layer."""
+    told: dict[tuple[str, str], list[str]] = {}
     for name in LAYERS:
         for panel in dict.fromkeys(result.panel for result in results):
-            runs = {depth: [r for r in results if r.key == (panel, label(name, depth))] for depth in DEPTHS}
-            answers = {depth: THEORY.answer(panel, label(name, depth)) for depth in DEPTHS}
-            found = min((depth for depth in DEPTHS if learned(runs[depth])), default=None)
-            enough = min((depth for depth in DEPTHS if answers[depth] == "can"), default=None)
-            pair = f"{panel} with {name}"
-            if found is not None and answers[found] == "cannot":
-                against.append(f"{pair} ({found})")
-            elif found is not None and (enough is None or found < enough):
-                fewer.append(f"{pair} ({found}, bound {enough if enough is not None else 'unknown'})")
-            elif found is not None:
-                (at_bound if found == enough else more).append(f"{pair} ({found}, bound {enough})")
-            elif enough is not None and any(runs.values()):
-                never += 1
-                fitted += any(run.validation_accuracy >= FITTED for depth in DEPTHS for run in runs[depth])
-    lines = [f"Learned at the bound of theory: {', '.join(at_bound) or 'none'}."]
-    if fewer:
-        lines.append(
-            f"Learned with fewer layers than theory's bound: {', '.join(fewer)}. The bound is a depth that suffices; no proof "
-            "says that fewer do not."
-        )
-    if more:
-        lines.append(f"Learned only with more layers than suffice in theory: {', '.join(more)}.")
-    if against:
-        lines.append(
-            f"Right to {REACH} times the training length at a depth that theory rules out, a shortcut: {', '.join(against)}."
-        )
-    if never:
-        lines.append(
-            f"{never} pairs of language and layer have a bound of at most {DEPTHS[-1]} layers and are learned at no depth; in "
-            f"{fitted} of them a network is right at the training lengths ({FITTED:.0%}) and fails before {REACH} times these."
-        )
-    return lines
+            if compared := _compared(results, panel, name):
+                told.setdefault((compared[0], name), []).append(f"{panel} ({compared[1]})")
+    return [
+        f"{text}; {name}, {len(told[kind, name])}: {'; '.join(told[kind, name])}."
+        for kind, text in KINDS.items()
+        for name in LAYERS
+        if (kind, name) in told
+    ]
+
+
+def _compared(results: Sequence[CellResult], panel: str, name: str) -> tuple[str, str] | None:
+    """The kind, and the depths in words; None for a language without a bound that is not learned, or not trained."""
+    runs = {depth: [r for r in results if r.key == (panel, label(name, depth))] for depth in DEPTHS}
+    answers = {depth: THEORY.answer(panel, label(name, depth)) for depth in DEPTHS}
+    found = min((depth for depth in DEPTHS if learned(runs[depth])), default=None)
+    enough = min((depth for depth in DEPTHS if answers[depth] == "can"), default=None)
+    bound = f"bound {'unknown' if enough is None else enough}"
+    if found is None:
+        if enough is None or not any(runs.values()):
+            return None
+        fitted = any(run.validation_accuracy >= FITTED for of_depth in runs.values() for run in of_depth)
+        return "drifts" if fitted else "never", bound
+    if answers[found] == "cannot":
+        return "against", str(found)
+    if enough == found:
+        return "at", str(found)
+    return "fewer" if enough is None or found < enough else "more", f"{found}, {bound}"
 
 
 EXPERIMENT = Experiment(
@@ -171,8 +170,8 @@ EXPERIMENT = Experiment(
     },
     cells=_cells,
     setup=f"no convolution, GLA [-1, 1] with a gate temperature of 1; all {len(LANGUAGES)} named languages for which theory "
-    f"knows a depth from 1 to 4 of one of the layers to be enough, and {len(GROUPS)} groups of which it does for DeltaNet: "
-    f"{', '.join(GROUPS)}",
+    "knows a depth from 1 to 4 of one of the layers to be enough, but the length modulo 60, of which lengths up to 40 show "
+    f"nothing, and {len(GROUPS)} groups of which it does for DeltaNet: {', '.join(GROUPS)}",
     score=Score("horizon", lambda result: result.scores.horizon, digits=0),
     plot=partial(plot_horizons, answer=THEORY.answer),
     findings=findings,

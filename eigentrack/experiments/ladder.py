@@ -20,6 +20,7 @@ from eigentrack.experiments.experiment import Experiment, Score, Series, Setting
 from eigentrack.experiments.horizon_map import MARKS, plot_horizons
 from eigentrack.experiments.hybrids import rarely_reset
 from eigentrack.experiments.ladder_study import FITTED, StudiedResult, study
+from eigentrack.experiments.markdown_table import markdown_table
 from eigentrack.experiments.open_questions import (
     DISK,
     NARROW,
@@ -140,14 +141,13 @@ def table(results: Sequence[StudiedResult]) -> str:
         "- group: the order of the largest group in its syntactic monoid; 1: the language is star-free",
         "- levels: of its cascade of resets and groups, each level read with those above it known (holonomy)",
         "",
-        "| " + " | ".join(head) + " |",
-        "|---" * len(head) + "|",
     ]
     runs = _by_field(results)
-    for panel in panels:
-        fields = (_entry(panel, model, runs.get((panel, model), [])) for model in series)
-        lines.append("| " + " | ".join([panel, *difficulty(panel), *fields]) + " |")
-    return "\n".join([*lines, "", *_sections(runs), ""])
+    rows = (
+        [panel, *difficulty(panel), *(_entry(panel, model, runs.get((panel, model), [])) for model in series)]
+        for panel in panels
+    )
+    return "\n".join([*lines, *markdown_table(head, rows), "", *_sections(runs), ""])
 
 
 def difficulty(panel: str) -> tuple[str, str, str]:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from eigentrack.experiments.language_result import LanguageResult
+from eigentrack.experiments.markdown_table import markdown_table
 
 Column = Callable[[LanguageResult], float | None]
 
@@ -14,14 +15,14 @@ def table_of(results: Sequence[LanguageResult], columns: dict[str, Column], pape
     """`paper` has its values by series; columns that no result has a value for are left out."""
     shown = {title: of for title, of in columns.items() if any(of(result) is not None for result in results)}
     head = ["model", "parameters", "seeds", *shown, "paper"]
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    rows = []
     for series in dict.fromkeys(result.series for result in results):
         runs = [result for result in results if result.series == series]
         entries = [series, f"{max(run.parameters for run in runs):,}", str(len(runs))]
         entries += [_median(runs, of) for of in shown.values()]
-        lines.append("| " + " | ".join([*entries, paper.get(series, "–")]) + " |")
+        rows.append([*entries, paper.get(series, "–")])
     diverged = [f"- {run.series}, seed {run.seed}: diverged at step {run.diverged_at}" for run in results if run.diverged_at]
-    return "\n".join([*lines, "", *diverged, ""])
+    return "\n".join([*markdown_table(head, rows), "", *diverged, ""])
 
 
 def perplexity_table(results: Sequence[LanguageResult], paper: dict[str, str]) -> str:

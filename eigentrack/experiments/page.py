@@ -10,6 +10,7 @@ from typing import Any
 from eigentrack.experiments.cell import CellResult
 from eigentrack.experiments.experiment import Column
 from eigentrack.experiments.far_lengths import far_column
+from eigentrack.experiments.markdown_table import markdown_table
 from eigentrack.experiments.page_facts import page_facts
 from eigentrack.experiments.report import Report
 from eigentrack.experiments.seeds import Key, spread
@@ -55,7 +56,7 @@ def markdown(report: Report) -> str:
 
 
 def _facts(report: Report) -> list[str]:
-    return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in page_facts(report).items())]
+    return markdown_table(("", ""), page_facts(report).items())
 
 
 def _columns(report: Report) -> tuple[Column, ...]:
@@ -77,9 +78,8 @@ def _tables(report: Report) -> list[str]:
         "",
     ]
     for panel in dict.fromkeys(panel for panel, _ in chosen):
-        lines += [f"## {panel}", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-        lines += [_row(report, key, columns) for key in chosen if key[0] == panel]
-        lines.append("")
+        rows = (_row(report, key, columns) for key in chosen if key[0] == panel)
+        lines += [f"## {panel}", "", *markdown_table(head, rows), ""]
     return lines
 
 
@@ -88,12 +88,12 @@ def _rates(report: Report) -> list[str]:
     if len(rates := sorted({result.rate for result in report.outcome.results})) < 2:
         return []
     lines = ["## Validation accuracy by learning rate", "", "At the training lengths; bold: the rate that was chosen.", ""]
-    lines += ["| task | model | " + " | ".join(f"{rate:g}" for rate in rates) + " |", "|---" * (len(rates) + 2) + "|"]
+    rows = []
     for key, chosen in report.chosen.items():
         entries = {rate: _validation(report, key, rate) for rate in rates}
         entries[chosen] = f"**{entries[chosen]}**"
-        lines.append("| " + " | ".join([*key, *entries.values()]) + " |")
-    return [*lines, ""]
+        rows.append([*key, *entries.values()])
+    return [*lines, *markdown_table(["task", "model", *(f"{rate:g}" for rate in rates)], rows), ""]
 
 
 def _validation(report: Report, key: Key, rate: float) -> str:
@@ -102,7 +102,7 @@ def _validation(report: Report, key: Key, rate: float) -> str:
     return f"{spread(runs).median:.3f}" if runs else "–"
 
 
-def _row(report: Report, key: Key, columns: Sequence[Column]) -> str:
+def _row(report: Report, key: Key, columns: Sequence[Column]) -> list[str]:
     score, runs = report.experiment.score, {result.seed: result for result in report.shown if result.key == key}
     found = spread([score.of(run) for run in runs.values()])
     any_run = next(iter(runs.values()))
@@ -111,7 +111,7 @@ def _row(report: Report, key: Key, columns: Sequence[Column]) -> str:
     values += [score.show(value) for value in (found.best, found.median, found.deviation)]
     values += [column.show(list(runs.values())) for column in columns]
     values += [column.get(key, "–") for column in report.experiment.paper.values()]
-    return "| " + " | ".join(values) + " |"
+    return values
 
 
 def _seed_entry(report: Report, run: CellResult | None) -> str:

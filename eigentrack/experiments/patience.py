@@ -64,23 +64,25 @@ def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
 def findings(results: Sequence[CellResult]) -> list[str]:
     """Field by field: learned now, fitted now, or neither."""
     told: dict[str, list[str]] = {"learned": [], "fitted": [], "neither": []}
-    for key in dict.fromkeys(result.key for result in results):
-        runs = [result for result in results if result.key == key]
+    keys = list(dict.fromkeys(result.key for result in results))
+    for panel, series in keys:
+        runs = [result for result in results if result.key == (panel, series)]
         best = max(run.validation_accuracy for run in runs)
         kind = "learned" if learned(runs) else "fitted" if best >= FITTED else "neither"
-        told[kind].append(f"{key[0]} with {key[1]}" + (f" ({best:.3f})" if kind == "neither" else ""))
-    lines = [f"Of {sum(map(len, told.values()))} fields {len(told['learned'])} are learned with {TIMES} times the steps."]
+        told[kind].append(f"{panel}: {series}" + (f", {best:.3f}" if kind == "neither" else ""))
     names = {
         "learned": f"Learned, a seed is right to {REACH} times the training length, so the budget was too small",
-        "fitted": f"Right at the training lengths ({FITTED:.0%}) and not so far",
+        "fitted": f"Right at the training lengths ({FITTED:.0%}), as with fewer steps they were not, and not so far",
         "neither": "Not learned at the training lengths either, with the best validation accuracy",
     }
-    return lines + [f"{names[kind]}: {', '.join(fields)}." for kind, fields in told.items() if fields]
+    return [
+        f"{names[kind]}; {len(fields)} of {len(keys)} fields. {'; '.join(fields)}." for kind, fields in told.items() if fields
+    ]
 
 
 EXPERIMENT = Experiment(
     name="patience",
-    title="What can be recognised and was not learned, with ten times the steps",
+    title="What can be recognised and was not learned, with ten times the steps or more",
     source="none: the fields of `ladder` and `hybrids` that disagree with theory because training did not find the network",
     settings={
         "smoke": replace(SMOKE, rates=PAPER.rates),

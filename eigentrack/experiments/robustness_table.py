@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
+from eigentrack.experiments.markdown_table import markdown_table
 from eigentrack.experiments.robustness_study import NetworkFacts
 
 HEAD = ("network", "right in training", "horizon, random", "horizon, worst words", "noise borne", "proved ε", "theory")
@@ -28,11 +29,17 @@ def table(results: Sequence[NetworkFacts]) -> str:
     letters = max((facts.noisy_letters for facts in results), default=0)
     lines = [*(line.format(letters=letters) for line in MEANING), ""]
     for panel in dict.fromkeys(facts.panel for facts in results):
-        lines += [f"### {panel}", "", "| " + " | ".join(HEAD) + " |", "|---" * len(HEAD) + "|"]
-        for series in dict.fromkeys(facts.series for facts in results if facts.panel == panel):
-            runs = [facts for facts in results if facts.key == (panel, series)]
-            lines.append("| " + " | ".join(_row(series, runs)) + " |")
-        lines += ["", *_obstacles([facts for facts in results if facts.panel == panel])]
+        rows = (
+            _row(series, [facts for facts in results if facts.key == (panel, series)])
+            for series in dict.fromkeys(facts.series for facts in results if facts.panel == panel)
+        )
+        lines += [
+            f"### {panel}",
+            "",
+            *markdown_table(HEAD, rows),
+            "",
+            *_obstacles([facts for facts in results if facts.panel == panel]),
+        ]
     return "\n".join(lines)
 
 

@@ -4,8 +4,9 @@ The rival turns instead of flipping: GLA with gates in the unit disk.
 
 Parity takes one flip; a walk on a cycle of four, and Z4 with all its elements as letters, take two layers of flips.
 
-GLA's gates are range(σ(logit)^(1/τ)). At its own temperature τ = 16 they start near 1, and -0.99 takes a logit of -85; at τ = 1
-they start at the middle of the range, and -0.99 takes one of -5.3.
+GLA's gates are range(σ(logit)^(1/τ)). At τ = 16, its temperature in [0, 1], they start near 1, and -0.99 takes a logit of -85;
+at τ = 1, -0.99 takes one of -5.3. Its own in [-1, 1] is τ = 1 with gates that start at 0.99; here are also τ = 16, and τ = 1
+with gates that start at the middle of the range.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from eigentrack.experiments.open_questions import (
     learned,
 )
 from eigentrack.experiments.theory import Theory
+from eigentrack.layers.gla import TEMPERATURE
 
 PANELS = (
     Panel("parity", "parity", {"last_weight": 0.0}),
@@ -39,9 +41,10 @@ PANELS = (
     group_panel("Z4", "Z4"),
 )
 RIVAL, GAIN = "GLA, disk", 0.1  # of the median score
+FLAT = f"GLA, temperature {TEMPERATURE:g} [-1, 1]"
 LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "GLA": ("gla", {}),
-    "GLA, temperature 1": ("gla", {"gate_temperature": 1.0}),
+    "GLA, from the middle": ("gla", {"gate_temperature": 1.0}),
     "Mamba-2": ("mamba2", {}),
     "mLSTM": ("mlstm", {}),
 }
@@ -49,12 +52,13 @@ LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def _series(heads: int) -> tuple[Series, ...]:
     rival = Series(RIVAL, {**layer("gla", DISK, heads=heads), "layers": 2})
+    flat = Series(FLAT, {**layer("gla", WIDE, heads=heads, gate_temperature=TEMPERATURE), "layers": 2})
     signed = (
         Series(f"{label} [{low:g}, {high:g}]", {**layer(mixer, [low, high], heads=heads, **options), "layers": 2})
         for label, (mixer, options) in LAYERS.items()
         for low, high in (NARROW, WIDE)
     )
-    return (*signed, rival)
+    return (*signed, flat, rival)
 
 
 def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
@@ -84,6 +88,8 @@ def findings(results: Sequence[CellResult]) -> list[str]:
         if rival and changes:
             above = medians[RIVAL] > max(wide for _, wide, _ in changes.values())
             rival += ", above all of them." if above else ", not above the best of them."
+        if FLAT in medians:
+            rival = f" {FLAT}: {medians[FLAT]:.3f}.{rival}"
         reached = [series for series in runs if learned(runs[series])]
         lines.append(
             f"{panel}: the sign helps {', '.join(gains) or 'no layer'}; medians of [0, 1] → [-1, 1]: {said}.{rival} "

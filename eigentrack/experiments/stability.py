@@ -17,6 +17,7 @@ from eigentrack.experiments import chomsky
 from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.length_test import LengthTest
+from eigentrack.experiments.markdown_table import markdown_table
 from eigentrack.experiments.stability_measures import EXPLOSION, eigenvalue_shares, explodes, last_loss, middle_size
 from eigentrack.experiments.stability_plot import plot
 from eigentrack.experiments.training_record import QUANTILES
@@ -78,12 +79,11 @@ def table(results: Sequence[CellResult]) -> str:
         "",
     ]
     for panel in dict.fromkeys(result.panel for result in results):
-        lines += [f"### {panel}", "", "| size | " + " | ".join(f"rate {rate:g}" for rate in rates) + " |"]
-        lines.append("|---" * (len(rates) + 1) + "|")
+        rows = []
         for series in dict.fromkeys(result.series for result in results if result.panel == panel):
-            rows = [[r for r in results if (*r.key, r.rate) == (panel, series, rate)] for rate in rates]
-            lines.append(f"| {series} | " + " | ".join(map(_entry, rows)) + " |")
-        lines.append("")
+            by_rate = [[r for r in results if (*r.key, r.rate) == (panel, series, rate)] for rate in rates]
+            rows.append([series, *map(_entry, by_rate)])
+        lines += [f"### {panel}", "", *markdown_table(["size", *(f"rate {rate:g}" for rate in rates)], rows), ""]
     return "\n".join([*lines, *(_eigenvalue_table(results, rates) if results else [])])
 
 
@@ -111,13 +111,12 @@ def _eigenvalue_table(results: Sequence[CellResult], rates: Sequence[float]) -> 
         "DeltaNet: the one along the key; its others are 1. An eigenvalue of 0, the end of [0, 1], may be rounded to just "
         "below it.",
         "",
-        "| | " + " | ".join(f"rate {rate:g}" for rate in rates) + " |",
-        "|---" * (len(rates) + 1) + "|",
     ]
+    rows = []
     for panel in dict.fromkeys(result.panel for result in results):
         shares = [eigenvalue_shares([r for r in results if (*r.key, r.rate) == (panel, size, rate)]) for rate in rates]
-        lines.append(f"| {panel} | " + " | ".join(map(_shares, shares)) + " |")
-    return [*lines, ""]
+        rows.append([panel, *map(_shares, shares)])
+    return [*lines, *markdown_table(["", *(f"rate {rate:g}" for rate in rates)], rows), ""]
 
 
 def _shares(bins: list[float]) -> str:

@@ -6,8 +6,9 @@ five points, trained at length 32, scored at twice that. With a short convolutio
 The question is asked of each layer in its two ranges, which differ in nothing else. Layers differ in the size of their state,
 and with it in what they can recall: the legend names it.
 
-A wider range also starts elsewhere: GLA's gates at 2^(-1/16) = 0.958 in [0, 1], and at 2 · 2^(-1/16) - 1 = 0.915 in [-1, 1].
-At twice the temperature they start at 0.957 in [-1, 1], too: is it the range or the start that costs recall?
+GLA's gates are steeper in [-1, 1], at a temperature of 1 and not 16, and start at 0.99 and not 0.958. What the range alone does
+shows beside them: the temperature of 16 in [-1, 1], where gates start at 0.915; and what steepness and start alone do: both in
+[0, 1].
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from eigentrack.experiments.cell import Cell, CellResult
 from eigentrack.experiments.experiment import HORIZON, Column, Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.length_test import LengthTest
 from eigentrack.experiments.open_questions import NARROW, PAPER, SHORT, SMOKE, WIDE
-from eigentrack.layers.gla import TEMPERATURE
+from eigentrack.layers.gla import SIGNED_TEMPERATURE, TEMPERATURE
 
 RECALL, TRACKING = "recall", "S5, swaps"
 PAIRS, QUESTIONS, TRAINED = 24, 16, 32
 NAMES, CONVOLUTION = 64, 4  # keys, and as many values
-SAME_START = f"GLA, temperature {2 * TEMPERATURE:g} [-1, 1]"
+FLAT, STEEP = f"GLA, temperature {TEMPERATURE:g} [-1, 1]", f"GLA, temperature {SIGNED_TEMPERATURE:g}, from 0.99 [0, 1]"
 LENGTH = 2 * PAIRS + QUESTIONS  # of recall, and twice the training length of S5
 PANELS = (
     Panel(
@@ -57,7 +58,9 @@ def _series(heads: int) -> list[Series]:
         for label, (mixer, options) in models.items()
         for low, high in (NARROW, WIDE)
     ]
-    return [*both, Series(SAME_START, model("gla", {"heads": heads, "gate_temperature": 2 * TEMPERATURE}, WIDE))]
+    flat = {"heads": heads, "gate_temperature": TEMPERATURE}
+    steep = {"heads": heads, "gate_temperature": SIGNED_TEMPERATURE, "first_gates": [0.99, 0.99]}
+    return [*both, Series(FLAT, model("gla", flat, WIDE)), Series(STEEP, model("gla", steep, NARROW))]
 
 
 def _cells(settings: Settings, seeds: Sequence[int]) -> list[Cell]:
@@ -144,8 +147,8 @@ def findings(results: Sequence[CellResult]) -> list[str]:
         said = ", ".join(f"{layer} {narrow:.3f} → {wide:.3f}" for layer, (narrow, wide) in informative.items())
         verdict = f"costs recall in {', '.join(losers)}" if losers else f"costs no layer more than {COST} of its recall"
         lines.append(f"The wide range {verdict}: from [0, 1] to [-1, 1] {said}.")
-    if (RECALL, SAME_START) in medians:
-        lines.append(f"{SAME_START}, whose gates start where those of GLA [0, 1] do: {medians[RECALL, SAME_START]:.3f}.")
+    if beside := [f"{series} {medians[RECALL, series]:.3f}" for series in (FLAT, STEEP) if (RECALL, series) in medians]:
+        lines.append(f"Is it the range, or the gates that come with it? {'; '.join(beside)}.")
     if silent := [layer for layer in recall if layer not in informative]:
         lines.append(
             f"{', '.join(silent)}: recall is not learned in either range (below {GUESSED}), so nothing is said of its cost."

@@ -9,6 +9,7 @@ B batch  T time  H heads  K key dim  V value dim  n gates a head: K, or K/2 pair
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
@@ -26,15 +27,18 @@ from eigentrack.recurrence import gated_linear
 from eigentrack.spectrum import EigenPolygon, EigenRange, Eigenvalues
 
 RANK, TEMPERATURE = 16, 16.0  # of the gates
+SIGNED_TEMPERATURE, SIGNED_START = 1.0, (0.995, 0.995)  # where eigenvalues can be negative; shares of the range
 
 
 class GLA(LinearMixer):
-    """`gate_temperature` τ, 16 unless given, keeps the gates near the top of the range at the start of training. What should
-    flip, as parity does, takes a small one: at τ = 16 a gate of -0.99 needs a logit of -85, at τ = 1, one of -5.3.
-    `gate_rank`, 16 unless given, is that of W. A polygon has neither: its logits have the full rank.
+    """`gate_temperature` τ is the steepness of the gates and `first_gates`, two numbers, where those of the first and of the
+    last channel of a head start, the others between them (in a disk, their moduli).
 
-    `first_eigenvalue` is where the gates start, in a disk their moduli: without it at a gate of 2^(-1/τ). A small temperature
-    that starts near 1 forgets as little at first as a high one does, and still reaches -1.
+    Eigenvalues from 0 on: τ = 16, and all gates start near 2^(-1/16) of the range, so that little is forgotten at first.
+    Eigenvalues below 0 ask for more: at τ = 16 one of -0.99 takes a logit of -85, and what should flip, as parity does, is not
+    learned. There τ = 1, for which -5.3 is enough, and gates start at 0.99 in [-1, 1]; given τ alone, near 2^(-1/τ) of it.
+
+    `gate_rank`, 16 unless given, is that of W. A polygon has no such gates: its logits have the full rank.
 
     `writes=False`: tokens only turn the memory and let it fade, from the start that it has learnt; there are no keys and no
     values. What is counted is all that is held, and nothing adds up beside it.
@@ -57,7 +61,7 @@ class GLA(LinearMixer):
         value_dim: int | None = None,
         gate_rank: int | None = None,
         gate_temperature: float | None = None,
-        first_eigenvalue: float | None = None,
+        first_gates: Sequence[float] | None = None,
         eigenvalues: Eigenvalues = EigenRange(-1, 1),
         widened_from: EigenRange | None = None,
         conv: int = 0,
@@ -72,14 +76,20 @@ class GLA(LinearMixer):
         key_dim = max(1, head_width(d_model, heads) // 2) if key_dim is None else key_dim
         value_dim = head_width(d_model, heads) if value_dim is None else value_dim
         if isinstance(eigenvalues, EigenPolygon):
-            of_gates = {"gate_rank": gate_rank, "gate_temperature": gate_temperature, "first_eigenvalue": first_eigenvalue}
+            of_gates = {"gate_rank": gate_rank, "gate_temperature": gate_temperature, "first_gates": first_gates}
             for name, given in of_gates.items():
                 if given is not None:
                     raise ValueError(f"{name}={given} is for gates in a range or a disk; {eigenvalues} has none, leave it out")
         gate_rank = RANK if gate_rank is None else gate_rank
-        gate_temperature = TEMPERATURE if gate_temperature is None else gate_temperature
+        span = widened_from or eigenvalues.radial
+        if gate_temperature is None and first_gates is None and span.low < 0:
+            first_gates = [span.low + share * (span.high - span.low) for share in SIGNED_START]
+        if gate_temperature is None:
+            gate_temperature = SIGNED_TEMPERATURE if span.low < 0 else TEMPERATURE
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, gate_rank=gate_rank)
         require_positive_number(gate_temperature=gate_temperature)
+        if first_gates is not None and len(first_gates) != 2:
+            raise ValueError(f"first_gates={first_gates!r} must be two numbers, such as [0.9, 0.99]")
         if not writes and not learn_initial_state:
             raise ValueError("writes=False needs learn_initial_state=True: a memory that starts empty would stay empty")
         if not writes and key_norm:
@@ -99,11 +109,11 @@ class GLA(LinearMixer):
         self.corner_proj = optional_corners(self.eigenvalues, d_model, heads, "key_dim", key_dim, sharp_after)
         gates = heads * key_dim if self.turn_proj is None else self.turn_proj.out_features
         # drawn in a polygon, too, which drops them: seeds start where those of the published networks did
-        ranked = nn.Sequential(nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, gates))
-        self.gate_proj = ranked if self.corner_proj is None else None
-        if first_eigenvalue is not None:
-            gate = (widened_from or self.eigenvalues.radial).gate(first_eigenvalue)
-            nn.init.constant_(ranked[1].bias, _logit(gate, gate_temperature))
+        narrow, gate_logits = nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, gates)
+        self.gate_proj = nn.Sequential(narrow, gate_logits) if self.corner_proj is None else None
+        if first_gates is not None:
+            first, last = (_logit(span.gate(start), gate_temperature) for start in first_gates)
+            gate_logits.bias.data.copy_(torch.linspace(first, last, gates // heads).repeat(heads))
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads)
         self.output_gate_proj = None if bare else nn.Linear(d_model, heads * value_dim, bias=False)
         self.norm = nn.Identity() if bare else RMSNorm(value_dim, eps=norm_eps)

@@ -157,10 +157,9 @@ def test_patience_tells_what_more_steps_have_learned() -> None:
         result("A5", "sLSTM", horizon=1, validation=0.18),
     ]
     assert patience.findings(found) == [
-        "Of 3 fields 1 are learned with 10 times the steps.",
-        "Learned, a seed is right to 6 times the training length, so the budget was too small: S3 with GLA, disk.",
-        "Right at the training lengths (99%) and not so far: Z4 with sLSTM.",
-        "Not learned at the training lengths either, with the best validation accuracy: A5 with sLSTM (0.180).",
+        "Learned, a seed is right to 6 times the training length, so the budget was too small; 1 of 3 fields. S3: GLA, disk.",
+        "Right at the training lengths (99%), as with fewer steps they were not, and not so far; 1 of 3 fields. Z4: sLSTM.",
+        "Not learned at the training lengths either, with the best validation accuracy; 1 of 3 fields. A5: sLSTM, 0.180.",
     ]
 
 
@@ -194,9 +193,9 @@ def test_tradeoff_names_a_cost(wide: float, said: str) -> None:
     assert "by GLA [-1, 1] (0.950). The best of the others: GLA [0, 1], 0.010." in tracking
     assert seeds.startswith("One seed")
     assert not any(line.startswith("One seed") for line in tradeoff.findings([*found, replace(found[0], seed=1)]))
-    same_start = result(tradeoff.RECALL, tradeoff.SAME_START, score=0.88)
-    line = "GLA, temperature 32 [-1, 1], whose gates start where those of GLA [0, 1] do: 0.880."
-    assert tradeoff.findings([*found, same_start])[1] == line
+    beside = [result(tradeoff.RECALL, tradeoff.FLAT, score=0.6), result(tradeoff.RECALL, tradeoff.STEEP, score=0.88)]
+    line = "GLA, temperature 16 [-1, 1] 0.600; GLA, temperature 1, from 0.99 [0, 1] 0.880."
+    assert tradeoff.findings([*found, *beside])[1].endswith(line)
 
 
 def test_depth_compares_with_the_bound() -> None:
@@ -206,13 +205,13 @@ def test_depth_compares_with_the_bound() -> None:
         return result(panel, depth.label("DeltaNet [-1, 1]", layers), horizon=horizon, validation=validation)
 
     lines = depth.findings([at("parity", 1, 90), at("even pairs", 1, 90), at("Z4", 3, 90), at("S3", 1, 90), at("Q8", 2, 30)])
-    assert lines[0] == "Learned at the bound of theory: parity with DeltaNet [-1, 1] (1, bound 1)."
-    assert "even pairs with DeltaNet [-1, 1] (1, bound 3). The bound is a depth that suffices" in lines[1]
-    assert lines[2] == "Learned only with more layers than suffice in theory: Z4 with DeltaNet [-1, 1] (3, bound 2)."
-    assert "theory rules out, a shortcut: S3 with DeltaNet [-1, 1] (1)" in lines[3]
-    assert lines[4].startswith("1 pairs")
-    assert "in 1 of them" in lines[4]
-    assert len(depth.findings([at("parity", 1, 90)])) == 1
+    assert lines[0] == "Learned at the bound of theory; DeltaNet [-1, 1], 1: parity (1)."
+    assert lines[1].endswith("no proof says that fewer do not; DeltaNet [-1, 1], 1: even pairs (1, bound 3).")
+    assert lines[2] == "Learned only with more layers than suffice in theory; DeltaNet [-1, 1], 1: Z4 (3, bound 2)."
+    assert lines[3].endswith("theory rules out, a shortcut; DeltaNet [-1, 1], 1: S3 (1).")
+    assert lines[4].endswith("though right at the training lengths (99%); DeltaNet [-1, 1], 1: Q8 (bound 2).")
+    (never,) = depth.findings([at("Z3", 2, 9, 0.8), at("Z3", 3, 9, 0.9)])
+    assert never.endswith("not right at the training lengths at any depth; DeltaNet [-1, 1], 1: Z3 (bound 2).")
 
 
 def test_signed_gates_say_whom_the_sign_helps() -> None:
@@ -224,6 +223,8 @@ def test_signed_gates_say_whom_the_sign_helps() -> None:
     )
     assert "GLA, disk: 0.500, not above the best of them." in line
     assert line.endswith("with a seed: GLA [-1, 1].")
+    (line,) = signed_gates.findings([*found, result("parity", signed_gates.FLAT, score=0.03, horizon=3)])
+    assert "GLA, temperature 16 [-1, 1]: 0.030. GLA, disk: 0.500" in line
     (line,) = signed_gates.findings([*found[2:4], found[4]])
     assert "helps no layer" in line
     assert "0.500, above all of them." in line

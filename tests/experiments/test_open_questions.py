@@ -23,7 +23,7 @@ from eigentrack.experiments.open_questions import REACH, language_panel, learned
 from eigentrack.experiments.reproduce import OPEN, named_experiment
 from eigentrack.experiments.theory import Theory
 from eigentrack.layers import MIXERS, LinearMixer
-from eigentrack.layers.gla import GLA
+from eigentrack.layers.gla import GLA, TEMPERATURE
 from eigentrack.models import SequenceModel
 from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.registry import make_task
@@ -147,7 +147,7 @@ def test_depth_has_every_named_language_with_a_bound() -> None:
     theory = Theory(tuple(language_panel(name, name) for name in LANGUAGES), depth.THEORY.series)
     series = [entry.label for entry in theory.series]
     bounded = {name for name in LANGUAGES if any(theory.answer(name, label) == "can" for label in series)}
-    assert set(depth.LANGUAGES.values()) == bounded
+    assert set(depth.LANGUAGES.values()) == bounded - {"unary60"}  # lengths up to 40 show nothing of it
     for name in depth.GROUPS:
         assert any(depth.THEORY.answer(name, depth.label("DeltaNet [-1, 1]", layers)) == "can" for layers in depth.DEPTHS)
 
@@ -204,16 +204,17 @@ def test_the_horizon_map_tells_what_diverged_and_what_was_trained_for_longer(
     ]
 
 
-def test_two_layers_of_the_tradeoff_start_with_the_same_gates() -> None:
+def test_the_tradeoff_says_where_gates_start() -> None:
     settings = tradeoff.EXPERIMENT.settings["smoke"]
     cells = {cell.series: cell for cell in tradeoff.EXPERIMENT.cells(settings, (0,))}
-    for series, first in {"GLA [0, 1]": 0.958, "GLA [-1, 1]": 0.915, tradeoff.SAME_START: 0.957}.items():
+    for series, first in {"GLA [0, 1]": 0.958, "GLA [-1, 1]": 0.99, tradeoff.FLAT: 0.915, tradeoff.STEEP: 0.99}.items():
         mixer = cells[series].run.build_model_config().build_mixer(0)
         assert isinstance(mixer, GLA)
         assert mixer.gate_proj is not None
-        torch.nn.init.zeros_(mixer.gate_proj[1].bias)  # what is left is the start without chance
+        if mixer.gate_temperature == TEMPERATURE:
+            torch.nn.init.zeros_(mixer.gate_proj[1].bias)  # what is left is the start without chance
         gates = mixer.gates(torch.zeros(1, 1, settings.d_model))["eigenvalue"]
-        assert gates.min().item() == gates.max().item() == pytest.approx(first, abs=1e-3)
+        torch.testing.assert_close(gates, torch.full_like(gates, first), rtol=0, atol=1e-3)
 
 
 def test_the_tradeoff_joins_the_two_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from eigentrack.experiments.reproduce import named_experiment, plan_of
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 PUBLISHED = (
     *("arithmetic", "parity", "longer", "figure1", "figure3", "figure6", "deltaproduct", "depth", "stability", "table3"),
-    *("ablation", "family", "hybrids", "ladder", "signed_gates", "tradeoff"),
+    *("ablation", "family", "hybrids", "ladder", "patience", "signed_gates", "tradeoff"),
 )
 FIELDS = [field.name for field in dataclasses.fields(CellResult)]
 

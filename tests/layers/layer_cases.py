@@ -29,7 +29,7 @@ LINEAR = [
     ("gla", {"heads": 3, "eigenvalues": NARROW}),
     ("gla", {"heads": 3, "eigenvalues": WIDE, "widened_from": NARROW}),
     ("gla", {"heads": 3, "eigenvalues": WIDE, "conv": 4, "learn_initial_state": True, "gate_temperature": 1.0}),
-    ("gla", {"heads": 2, "eigenvalues": ODD, "key_norm": True, "first_eigenvalue": 0.8}),
+    ("gla", {"heads": 2, "eigenvalues": ODD, "key_norm": True, "first_gates": [0.5, 0.8]}),
     ("gla", {"heads": 2, "eigenvalues": WIDE, "bare": True}),
     ("gla", {"heads": 3, "eigenvalues": DISK, "key_dim": 4, "conv": 4, "gate_temperature": 1.0}),
     ("gla", {"heads": 2, "eigenvalues": RING, "key_dim": 6, "learn_initial_state": True}),

@@ -69,16 +69,44 @@ def test_eigenvalues_start_where_they_are_asked_to(low: float, high: float, firs
 
 @pytest.mark.parametrize("temperature", [1.0, 16.0])
 @pytest.mark.parametrize(
-    ("eigenvalues", "first"),
-    [(EigenRange(-1, 1), 0.95), (EigenRange(-1, 1), -0.3), (EigenRange(0, 1), 0.9), (EigenDisk(), 0.9)],
+    ("eigenvalues", "first", "last"),
+    [(EigenRange(-1, 1), 0.9, 0.99), (EigenRange(-1, 1), -0.3, -0.3), (EigenRange(0, 1), 0.9, 0.5), (EigenDisk(), 0.5, 0.9)],
     ids=str,
 )
-def test_gla_starts_where_it_is_asked_to(eigenvalues: Eigenvalues, first: float, temperature: float) -> None:
-    mixer = GLA(D_MODEL, heads=2, key_dim=4, eigenvalues=eigenvalues, gate_temperature=temperature, first_eigenvalue=first)
+def test_gla_starts_where_it_is_asked_to(eigenvalues: Eigenvalues, first: float, last: float, temperature: float) -> None:
+    mixer = GLA(D_MODEL, heads=2, key_dim=6, eigenvalues=eigenvalues, gate_temperature=temperature, first_gates=[first, last])
     with torch.no_grad():
-        found = mixer.gates(torch.zeros(1, 3, D_MODEL))["eigenvalue"]
+        found = mixer.gates(torch.zeros(1, 3, D_MODEL))["eigenvalue"]  # [1, 3, H, K], of a pair in a disk both
     found = found.abs() if eigenvalues.turns else found
-    torch.testing.assert_close(found, torch.full_like(found, first))
+    torch.testing.assert_close(found.amin(-1), torch.full_like(found[..., 0], min(first, last)))
+    torch.testing.assert_close(found.amax(-1), torch.full_like(found[..., 0], max(first, last)))
+    if not eigenvalues.turns:
+        torch.testing.assert_close(found[..., [0, -1]], found.new_tensor([first, last]).expand(1, 3, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("eigenvalues", "options", "temperature", "first"),
+    [
+        (EigenRange(0, 1), {}, 16, None),
+        (EigenDisk(), {}, 16, None),
+        (EigenRange(-1, 1), {}, 1, 0.99),
+        (EigenRange(-0.5, 0.9), {}, 1, 0.893),
+        (EigenRange(-1, 1), {"first_gates": [0.5, 0.5]}, 1, 0.5),
+        (EigenRange(-1, 1), {"gate_temperature": 2.0}, 2, None),
+        (EigenRange(-1, 1), {"widened_from": EigenRange(0, 1)}, 16, None),
+    ],
+)
+def test_gla_is_steep_and_starts_near_one_where_it_can_flip(
+    eigenvalues: Eigenvalues, options: dict[str, Any], temperature: float, first: float | None
+) -> None:
+    mixer = GLA(D_MODEL, heads=2, key_dim=4, eigenvalues=eigenvalues, **options)
+    assert mixer.gate_temperature == temperature
+    with torch.no_grad():
+        gates = mixer.gates(torch.zeros(1, 1, D_MODEL))["eigenvalue"]
+    if first is None:  # as the bias is drawn
+        assert gates.abs().unique().numel() > 1
+    else:
+        torch.testing.assert_close(gates, torch.full_like(gates, first))
 
 
 def test_an_eigenvalue_starts_inside_of_its_range() -> None:
