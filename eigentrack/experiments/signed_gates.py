@@ -5,7 +5,7 @@ The rival turns instead of flipping: GLA with gates in the unit disk.
 Parity takes one flip; a walk on a cycle of four, and Z4 with all its elements as letters, take two layers of flips.
 
 GLA's gates are range(σ(logit)^(1/τ)). At τ = 16, its temperature in [0, 1], they start near 1, and -0.99 takes a logit of -85;
-at τ = 1, -0.99 takes one of -5.3. Its own in [-1, 1] is τ = 1 with gates that start at 0.99; here are also τ = 16, and τ = 1
+at τ = 1, -0.99 takes one of -5.3. Its own in [-1, 1] is τ = 1 with gates that start at 0.958; here are also τ = 16, and τ = 1
 with gates that start at the middle of the range.
 """
 

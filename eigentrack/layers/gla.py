@@ -27,7 +27,8 @@ from eigentrack.recurrence import gated_linear
 from eigentrack.spectrum import EigenPolygon, EigenRange, Eigenvalues
 
 RANK, TEMPERATURE = 16, 16.0  # of the gates
-SIGNED_TEMPERATURE, SIGNED_START = 1.0, (0.995, 0.995)  # where eigenvalues can be negative; shares of the range
+SIGNED_TEMPERATURE = 1.0  # where eigenvalues can be negative
+SIGNED_START = (1 + 2 ** (-1 / TEMPERATURE)) / 2  # as a share of the range: in [-1, 1] gates start at 0.958, as in [0, 1]
 
 
 class GLA(LinearMixer):
@@ -36,7 +37,8 @@ class GLA(LinearMixer):
 
     Eigenvalues from 0 on: τ = 16, and all gates start near 2^(-1/16) of the range, so that little is forgotten at first.
     Eigenvalues below 0 ask for more: at τ = 16 one of -0.99 takes a logit of -85, and what should flip, as parity does, is not
-    learned. There τ = 1, for which -5.3 is enough, and gates start at 0.99 in [-1, 1]; given τ alone, near 2^(-1/τ) of it.
+    learned. There τ = 1, for which -5.3 is enough, and gates of [-1, 1] start at 0.958, as those of [0, 1] do; given τ alone,
+    they start near 2^(-1/τ) of the range.
 
     `gate_rank`, 16 unless given, is that of W. A polygon has no such gates: its logits have the full rank.
 
@@ -83,7 +85,7 @@ class GLA(LinearMixer):
         gate_rank = RANK if gate_rank is None else gate_rank
         span = widened_from or eigenvalues.radial
         if gate_temperature is None and first_gates is None and span.low < 0:
-            first_gates = [span.low + share * (span.high - span.low) for share in SIGNED_START]
+            first_gates = [span.low + SIGNED_START * (span.high - span.low)] * 2
         if gate_temperature is None:
             gate_temperature = SIGNED_TEMPERATURE if span.low < 0 else TEMPERATURE
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, gate_rank=gate_rank)

@@ -207,7 +207,8 @@ def test_the_horizon_map_tells_what_diverged_and_what_was_trained_for_longer(
 def test_the_tradeoff_says_where_gates_start() -> None:
     settings = tradeoff.EXPERIMENT.settings["smoke"]
     cells = {cell.series: cell for cell in tradeoff.EXPERIMENT.cells(settings, (0,))}
-    for series, first in {"GLA [0, 1]": 0.958, "GLA [-1, 1]": 0.99, tradeoff.FLAT: 0.915, tradeoff.STEEP: 0.99}.items():
+    starts = {"GLA [0, 1]": 0.958, "GLA [-1, 1]": 0.958, tradeoff.FLAT: 0.915, f"{tradeoff.NEARER} [-1, 1]": 0.99}
+    for series, first in starts.items():
         mixer = cells[series].run.build_model_config().build_mixer(0)
         assert isinstance(mixer, GLA)
         assert mixer.gate_proj is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from eigentrack.experiments import chomsky, hybrids, ladder, patience
-from eigentrack.experiments.ablation import matched_series
+from eigentrack.experiments.ablation import STEEP, matched_series
 from eigentrack.experiments.cell_run import state_size
 from eigentrack.experiments.experiment import BUDGETS
 from eigentrack.experiments.ladder_study import FITTED
@@ -173,7 +173,9 @@ def test_the_ablation_compares_like_with_like(d_model: int, heads: int) -> None:
     assert {state_size(model) for model in models} == {2 * heads * 16 * 16}
     for narrow, wide in pairwise(series):
         if narrow.label.split(" [")[0] == wide.label.split(" [")[0]:
-            assert {**narrow.model, "eigenvalues": wide.model["eigenvalues"]} == wide.model
+            steep = STEEP if narrow.label.startswith("diagonal") else {}
+            options = {**narrow.model["mixer_options"], **steep}
+            assert {**narrow.model, "eigenvalues": wide.model["eigenvalues"], "mixer_options": options} == wide.model
 
 
 def test_the_stability_table_names_what_diverged_and_what_exploded() -> None:
