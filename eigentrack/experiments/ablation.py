@@ -127,8 +127,8 @@ EXPERIMENT = Experiment(
     source="none: an open question of the paper's readers; the paper compares diagonal and one GH at unequal sizes",
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     cells=_cells,
-    setup="two layers, no convolution; the diagonal's gates have a temperature of 16 in [0, 1], and in [-1, 1] of 1, with which "
-    f"they reach -1 and start at {STEEP['first_gates'][0]}",
+    setup="two layers, no convolution; the diagonal's gates have a temperature of 16 in [0, 1], and in [-1, 1] of 1, with "
+    f"which they reach -1, and start at {STEEP['first_gates'][0]}",
     score=chomsky.SCORE,
     plot=plot_scaled_accuracy,
     findings=findings,
