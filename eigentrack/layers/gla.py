@@ -83,13 +83,9 @@ class GLA(LinearMixer):
                 if given is not None:
                     raise ValueError(f"{name}={given} is for gates in a range or a disk; {eigenvalues} has none, leave it out")
         gate_rank = RANK if gate_rank is None else gate_rank
-        span = widened_from or eigenvalues.radial
-        if gate_temperature is None and first_gates is None and span.low < 0:
-            first_gates = [span.low + SIGNED_START * (span.high - span.low)] * 2
-        if gate_temperature is None:
-            gate_temperature = SIGNED_TEMPERATURE if span.low < 0 else TEMPERATURE
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, gate_rank=gate_rank)
-        require_positive_number(gate_temperature=gate_temperature)
+        if gate_temperature is not None:
+            require_positive_number(gate_temperature=gate_temperature)
         if first_gates is not None and len(first_gates) != 2:
             raise ValueError(f"first_gates={first_gates!r} must be two numbers, such as [0.9, 0.99]")
         if not writes and not learn_initial_state:
@@ -99,7 +95,9 @@ class GLA(LinearMixer):
         widths = [heads * key_dim, heads * key_dim, heads * value_dim][: 3 if writes else 1]  # q, k, v
         convolution = optional_convolution(sum(widths), conv)
         super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
-        self.heads, self.gate_temperature, self.key_norm, self.bare = heads, gate_temperature, key_norm, bare
+        span = widened_from or self.eigenvalues.radial
+        self.gate_temperature, first_gates = _steepness_and_start(span, gate_temperature, first_gates)
+        self.heads, self.key_norm, self.bare = heads, key_norm, bare
 
         self.q_proj, *written = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.k_proj: nn.Linear | None
@@ -114,7 +112,7 @@ class GLA(LinearMixer):
         narrow, gate_logits = nn.Linear(d_model, gate_rank, bias=False), nn.Linear(gate_rank, gates)
         self.gate_proj = nn.Sequential(narrow, gate_logits) if self.corner_proj is None else None
         if first_gates is not None:
-            first, last = (_logit(span.gate(start), gate_temperature) for start in first_gates)
+            first, last = (_logit(span.gate(start), self.gate_temperature) for start in first_gates)
             gate_logits.bias.data.copy_(torch.linspace(first, last, gates // heads).repeat(heads))
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads)
         self.output_gate_proj = None if bare else nn.Linear(d_model, heads * value_dim, bias=False)
@@ -171,6 +169,16 @@ class GLA(LinearMixer):
         return self.widening.eigenvalue(
             self.widening.before.eigenvalue(gate), gate_precision(self.widening.shift(x))[..., None]
         )
+
+
+def _steepness_and_start(
+    span: EigenRange, temperature: float | None, first_gates: Sequence[float] | None
+) -> tuple[float, Sequence[float] | None]:
+    """The temperature and the first gates, with what is not given filled in; None: as the bias is drawn."""
+    if temperature is not None or span.low >= 0:
+        return TEMPERATURE if temperature is None else temperature, first_gates
+    start = span.low + SIGNED_START * (span.high - span.low)
+    return SIGNED_TEMPERATURE, (start, start) if first_gates is None else first_gates
 
 
 def _logit(gate: float, temperature: float) -> float:
