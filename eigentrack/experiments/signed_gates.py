@@ -14,11 +14,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from eigentrack.experiments import chomsky
 from eigentrack.experiments.cell import Cell, CellResult
-from eigentrack.experiments.curve_plot import plot_scaled_accuracy
 from eigentrack.experiments.experiment import HORIZON, Experiment, Panel, Series, Settings, grid
 from eigentrack.experiments.open_questions import (
     DISK,
@@ -32,6 +32,7 @@ from eigentrack.experiments.open_questions import (
     layer,
     learned,
 )
+from eigentrack.experiments.series_grid_plot import plot_each_series
 from eigentrack.experiments.theory import Theory
 from eigentrack.layers.gla import TEMPERATURE
 
@@ -116,6 +117,6 @@ EXPERIMENT = Experiment(
     setup="two layers, no convolution",
     score=chomsky.SCORE,
     findings=findings,
-    plot=plot_scaled_accuracy,
+    plot=partial(plot_each_series, models="two layers"),
     columns=(HORIZON, Theory(PANELS, _series(4)).column),
 )
