@@ -62,7 +62,7 @@ PANELS = (
 )
 LAYERS: dict[str, dict[str, Any]] = {
     "DeltaNet [-1, 1]": {"mixer": "deltanet", "eigenvalues": WIDE},
-    "GLA [-1, 1]": {"mixer": "gla", "eigenvalues": WIDE, "gate_temperature": 1.0},  # at its own 16 it hardly reaches -1
+    "GLA [-1, 1]": {"mixer": "gla", "eigenvalues": WIDE, "gate_temperature": 1.0},  # from the middle
     "GLA, disk": {"mixer": "gla", "eigenvalues": DISK},
 }
 DEPTHS = (1, 2, 3, 4)

@@ -32,13 +32,13 @@ SIGNED_START = (1 + 2 ** (-1 / TEMPERATURE)) / 2  # as a share of the range: in 
 
 
 class GLA(LinearMixer):
-    """`gate_temperature` τ is the steepness of the gates and `first_gates`, two numbers, where those of the first and of the
+    """`gate_temperature` τ: the higher, the flatter the gates. `first_gates`, two numbers: where those of the first and of the
     last channel of a head start, the others between them (in a disk, their moduli).
 
     Eigenvalues from 0 on: τ = 16, and all gates start near 2^(-1/16) of the range, so that little is forgotten at first.
-    Eigenvalues below 0 ask for more: at τ = 16 one of -0.99 takes a logit of -85, and what should flip, as parity does, is not
-    learned. There τ = 1, for which -5.3 is enough, and gates of [-1, 1] start at 0.958, as those of [0, 1] do; given τ alone,
-    they start near 2^(-1/τ) of the range.
+    Eigenvalues below 0 ask for more: at τ = 16 one of -0.99 takes a logit of -85, and what should flip, as parity does, is
+    hardly learned. There τ = 1, for which -5.3 is enough, and gates of [-1, 1] start at 0.958, as those of [0, 1] do; given τ
+    alone, they start near 2^(-1/τ) of the range. Of a range that was widened, it is the one before that counts.
 
     `gate_rank`, 16 unless given, is that of W. A polygon has no such gates: its logits have the full rank.
 
