@@ -21,7 +21,7 @@ from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.rotating_gates import gate_matrices, optional_turns
 from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.time_step import bias_of_step, initial_time_step_bias
-from eigentrack.layers.validation import head_width, require_positive
+from eigentrack.layers.validation import head_width, require_number, require_positive, require_two_numbers
 from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import delta_rule
 from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
@@ -90,8 +90,11 @@ class DeltaNet(LinearMixer):
         for name, value in {"gate_per_channel": gate_per_channel or None, "first_gates": first_gates}.items():
             if value is not None and gate is None:
                 raise ValueError(f"{name}={value} needs the gate's range, such as gate=EigenRange(0, 1)")
-        if first_gates is not None and len(first_gates) != 2:
-            raise ValueError(f"first_gates={first_gates!r} must be two numbers, such as [0.99, 0.999]")
+        if first_gates is not None:
+            require_two_numbers(first_gates=first_gates)
+        require_number(overshoot=overshoot, write_noise=write_noise)
+        if first_eigenvalue is not None:
+            require_number(first_eigenvalue=first_eigenvalue)
         if not 0 <= overshoot <= LARGEST_OVERSHOOT:
             raise ValueError(f"overshoot={overshoot} must be a number from 0 to {LARGEST_OVERSHOOT}, such as 0.05")
         if not write_noise >= 0:

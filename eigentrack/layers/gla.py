@@ -21,7 +21,7 @@ from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_corners, optional_turns
 from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.unit_keys import unit
-from eigentrack.layers.validation import head_width, require_positive, require_positive_number
+from eigentrack.layers.validation import head_width, require_positive, require_positive_number, require_two_numbers
 from eigentrack.layers.widening import optional_widening
 from eigentrack.recurrence import gated_linear
 from eigentrack.spectrum import EigenPolygon, EigenRange, Eigenvalues
@@ -86,8 +86,8 @@ class GLA(LinearMixer):
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, gate_rank=gate_rank)
         if gate_temperature is not None:
             require_positive_number(gate_temperature=gate_temperature)
-        if first_gates is not None and len(first_gates) != 2:
-            raise ValueError(f"first_gates={first_gates!r} must be two numbers, such as [0.9, 0.99]")
+        if first_gates is not None:
+            require_two_numbers(first_gates=first_gates)
         if not writes and not learn_initial_state:
             raise ValueError("writes=False needs learn_initial_state=True: a memory that starts empty would stay empty")
         if not writes and key_norm:

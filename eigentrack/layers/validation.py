@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TypeGuard
 
 from eigentrack.recurrence.dispatch import BACKENDS
 
@@ -15,8 +16,24 @@ def require_positive(**values: object) -> None:
 
 def require_positive_number(**values: object) -> None:
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        if not _is_number(value) or not 0 < value < math.inf:
             raise ValueError(f"{name}={value!r} must be a positive number")
+
+
+def require_number(**values: object) -> None:
+    for name, value in values.items():
+        if not _is_number(value):
+            raise ValueError(f"{name}={value!r} must be a number")
+
+
+def require_two_numbers(**values: object) -> None:
+    for name, value in values.items():
+        if not isinstance(value, (list, tuple)) or len(value) != 2 or not all(map(_is_number, value)):
+            raise ValueError(f"{name}={value!r} must be two numbers, such as [0.9, 0.99]")
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def head_width(d_model: int, heads: int) -> int:
