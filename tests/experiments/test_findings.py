@@ -193,6 +193,9 @@ def test_tradeoff_names_a_cost(wide: float, said: str) -> None:
     assert "by GLA [-1, 1] (0.950). The best of the others: GLA [0, 1], 0.010." in tracking
     assert seeds.startswith("One seed")
     assert not any(line.startswith("One seed") for line in tradeoff.findings([*found, replace(found[0], seed=1)]))
+    overlap = [result(tradeoff.RECALL, "GLA [-1, 1]", seed, score=score) for seed, score in ((1, 0.95), (2, 0.3))]
+    line = tradeoff.findings([*found, *overlap])[0]
+    assert ("shows (GLA: the seeds overlap)" in line) == (wide < 0.88)
     flat = tradeoff.findings([*found, result(tradeoff.RECALL, tradeoff.FLAT, score=0.6)])[1]
     assert flat.endswith("GLA, temperature 16 [-1, 1] 0.600.")
 
