@@ -82,6 +82,6 @@ def test_several_names_are_reported_one_by_one(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("eigentrack.experiments.sweep.run_locally", gives_up)
     result = CliRunner().invoke(app, ["reproduce", "figure6", "signed_gates", "--out", str(tmp_path)])
     assert result.exit_code == 1
-    assert [count for count in swept if count] == [14 + 27]  # together, and what had failed not again
-    assert "41 failed, 0 unfinished" in result.stderr
+    assert [count for count in swept if count] == [14 + 30]  # together, and what had failed not again
+    assert "44 failed, 0 unfinished" in result.stderr
     assert {path.name for path in tmp_path.glob("*.md")} == {"figure6.md", "signed_gates.md"}
