@@ -21,6 +21,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from eigentrack.experiments.markdown_table import markdown_table
 from eigentrack.experiments.provenance import origin, provenance
 from eigentrack.lm.config import LanguageRunConfig, load_language_run
 from eigentrack.lm.corpus import Corpus
@@ -130,19 +131,17 @@ def learning_curve(path: Path) -> list[dict[str, float]]:
 
 def table(results: Sequence[dict[str, Any]]) -> list[str]:
     """Perplexities of whole windows, and of their last stretch, far beyond the trained length."""
-    lines = [
-        "| model | range | seed | validation loss | "
-        + " | ".join(f"{label}: to {WINDOW:,} (last stretch)" for label in TEXTS.values())
-        + " | swaps right (of 8 or more) | swaps and assignments right (of 8 or more) |",
-        "|---" * (6 + len(TEXTS)) + "|",
-    ]
+    texts = (f"{label}: to {WINDOW:,} (last stretch)" for label in TEXTS.values())
+    kinds = ("swaps", "swaps and assignments")
+    head = ["model", "range", "seed", "validation loss", *texts, *(f"{kind} right (of 8 or more)" for kind in kinds)]
+    rows = []
     for result in results:
-        texts = (result["perplexity"][split] for split in TEXTS)
-        shown = [f"{found['perplexity']:.2f} ({found['buckets'][-1]['perplexity']:.2f})" for found in texts]
-        answers = [_right(result["probe"], kind) for kind in ("swaps", "swaps and assignments")]
-        cells = [result["model"], result["range"], str(result["seed"]), f"{result['validation_loss']:.4f}", *shown, *answers]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
+        found = [result["perplexity"][split] for split in TEXTS]
+        shown = [f"{text['perplexity']:.2f} ({text['buckets'][-1]['perplexity']:.2f})" for text in found]
+        answers = [_right(result["probe"], kind) for kind in kinds]
+        named = [result["model"], result["range"], str(result["seed"]), f"{result['validation_loss']:.4f}"]
+        rows.append([*named, *shown, *answers])
+    return markdown_table(head, rows)
 
 
 def _right(answers: Sequence[dict[str, Any]], kind: str) -> str:

@@ -23,6 +23,7 @@ import gpu_gated_linear
 import gpu_ops
 import gpu_selective_scan
 
+from eigentrack.experiments.markdown_table import markdown_table
 from eigentrack.models.storage import write_atomically
 
 SHORT_NOTE = (
@@ -177,8 +178,7 @@ def floors(row: dict[str, Any] | None) -> str:
 
 
 def grid(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    names = list(head)
-    return ["| " + " | ".join(names) + " |", "|---" * len(names) + "|", *("| " + " | ".join(row) + " |" for row in rows), ""]
+    return [*markdown_table(head, rows), ""]
 
 
 def origin(source: dict[str, str]) -> str:

@@ -120,7 +120,7 @@ KINDS = {
     "fewer": "Learned with fewer layers than theory's bound, which is a depth that suffices: no proof says that fewer do not",
     "more": "Learned only with more layers than suffice in theory",
     "against": f"Right to {REACH} times the training length at a depth that theory rules out, a shortcut",
-    "drifts": f"Bounded by {DEPTHS[-1]} layers and learned at no depth, though right at the training lengths ({FITTED:.0%})",
+    "fitted": f"Bounded by {DEPTHS[-1]} layers and learned at no depth, though right at the training lengths ({FITTED:.0%})",
     "never": f"Bounded by {DEPTHS[-1]} layers and not right at the training lengths at any depth",
 }
 
@@ -151,7 +151,7 @@ def _compared(results: Sequence[CellResult], panel: str, name: str) -> tuple[str
         if enough is None or not any(runs.values()):
             return None
         fitted = any(run.validation_accuracy >= FITTED for of_depth in runs.values() for run in of_depth)
-        return "drifts" if fitted else "never", bound
+        return "fitted" if fitted else "never", bound
     if answers[found] == "cannot":
         return "against", str(found)
     if enough == found:

@@ -147,10 +147,12 @@ def findings(results: Sequence[CellResult]) -> list[str]:
         losers = [layer for layer in lower if max(scores[in_ranges[layer][1]]) < min(scores[in_ranges[layer][0]])]
         unclear = [layer for layer in lower if layer not in losers]
         said = ", ".join(f"{layer} {narrow:.3f} → {wide:.3f}" for layer, (narrow, wide) in informative.items())
-        verdict = f"costs recall in {', '.join(losers)}" if losers else f"costs no layer more than {COST} of its recall"
-        if unclear:
-            verdict = f"{verdict if losers else 'costs no layer a recall that shows'} ({', '.join(unclear)}: the seeds overlap)"
-        lines.append(f"The wide range {verdict}: medians from [0, 1] to [-1, 1] {said}.")
+        if losers:
+            verdict = f"costs recall in {', '.join(losers)}"
+        else:
+            verdict = "costs no layer a recall that shows" if unclear else f"costs no layer more than {COST} of its recall"
+        overlap = f" ({', '.join(unclear)}: the seeds overlap)" if unclear else ""
+        lines.append(f"The wide range {verdict}{overlap}: medians from [0, 1] to [-1, 1] {said}.")
     if (RECALL, FLAT) in medians:
         lines.append(
             f"The range alone, with gates as flat as in [0, 1] and a start of 0.915: {FLAT} {medians[RECALL, FLAT]:.3f}."
