@@ -23,7 +23,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from eigentrack.experiments.provenance import provenance
 from eigentrack.models.storage import write_json
-from eigentrack.recurrence import delta_rule, gated_linear, selective_scan
+from eigentrack.ops import delta_rule, gated_linear, selective_scan
 from eigentrack.spectrum import EigenRange
 
 Run = Callable[[], object]

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from eigentrack.experiments.provenance import provenance
 from eigentrack.models.storage import write_json
-from eigentrack.recurrence import delta_rule, gated_linear, selective_scan
+from eigentrack.ops import delta_rule, gated_linear, selective_scan
 from eigentrack.spectrum import EigenRange
 
 HEADS, DIM, CHANNELS, SIZE = 16, 128, 4096, 16

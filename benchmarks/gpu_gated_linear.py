@@ -19,7 +19,7 @@ import torch
 from gpu_table import Contender, arithmetic_floors, ceilings, fill_table, memory_floors, parse_arguments, shapes_of
 from torch import Tensor
 
-from eigentrack.recurrence import gated_linear
+from eigentrack.ops import gated_linear
 
 CHUNK, CHANNEL_CHUNK = 64, 32  # of our kernels, one gate a head or a channel
 

@@ -17,7 +17,7 @@ from gpu_table import Contender, arithmetic_floors, ceilings, fill_table, memory
 from torch import Tensor
 from torch.nn import functional as F
 
-from eigentrack.recurrence import delta_rule
+from eigentrack.ops import delta_rule
 
 CHUNK = 64
 

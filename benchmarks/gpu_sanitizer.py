@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from eigentrack.recurrence import delta_rule, gated_linear, selective_scan, slstm
+from eigentrack.ops import delta_rule, gated_linear, selective_scan, slstm
 from eigentrack.spectrum import EigenRange
 
 TOOLS = ("memcheck", "racecheck")
@@ -111,7 +111,7 @@ def slstm_case(dtype: torch.dtype, batch: int, time: int, bounds: Bounds = None)
 
 
 def convolution_case(dtype: torch.dtype, batch: int, time: int, bounds: Bounds = None) -> Case:
-    from eigentrack.recurrence.triton.short_convolution import short_convolution
+    from eigentrack.ops.short_convolution.autograd import short_convolution
 
     sizes = ((batch, time, 48), (sequences(batch, bounds), 3, 48), (48, 4), (48,))
     tensors = [normal(dtype, *size) for size in sizes]
@@ -126,7 +126,7 @@ def convolution_case(dtype: torch.dtype, batch: int, time: int, bounds: Bounds =
 
 
 def cross_entropy_case(dtype: torch.dtype) -> Case:
-    from eigentrack.kernels.cross_entropy import losses_of_rows
+    from eigentrack.ops.cross_entropy.kernel import losses_of_rows
 
     targets = torch.tensor([0, 4999, -100, 7, 8], device=DEVICE)
     return (
@@ -173,8 +173,9 @@ def cases() -> Iterator[Case]:
 
 def cut_short_sequences() -> None:
     """Segments are for thousands of tokens, which would take hours here, and wide steps for hundreds of sequences."""
-    from eigentrack.kernels import gated_linear_plan, selective_scan_plan
-    from eigentrack.recurrence.triton import delta_rule_segments
+    from eigentrack.ops.delta_rule import segments as delta_rule_segments
+    from eigentrack.ops.gated_linear import plan as gated_linear_plan
+    from eigentrack.ops.selective_scan import plan as selective_scan_plan
 
     delta_rule_segments.CHUNK = delta_rule_segments.SHORTEST_SEGMENT = 8
     gated_linear_plan.SHORTEST_SEGMENT = 2
@@ -184,7 +185,7 @@ def cut_short_sequences() -> None:
 
 def save_memory_of_short_scans() -> None:
     """Far checkpoints, windows of partial sums, and programs of several blocks are for long and large ones, or many."""
-    from eigentrack.kernels import selective_scan_plan as plans
+    from eigentrack.ops.selective_scan import plan as plans
 
     plans.NEAR, plans.FAR = 1, 32
     plans.SHORTEST_SEGMENT, plans.SHORTEST_WINDOW = 64, 32

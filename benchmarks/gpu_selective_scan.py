@@ -27,7 +27,7 @@ from gpu_table import Contender, ceilings, fill_table, line, measure, memory_flo
 from torch import Tensor
 from torch.nn import functional as F
 
-from eigentrack.recurrence import selective_scan
+from eigentrack.ops import selective_scan
 from eigentrack.spectrum import EigenRange
 
 SIGNED, UNSIGNED = EigenRange(-1, 1), EigenRange(0, 1)
@@ -134,8 +134,8 @@ def floors(shape: Shape, ceiling: dict[str, float]) -> dict[str, float]:
 
 
 def tune() -> None:
-    """Graph replays of our kernel under other settings than those of `kernels/selective_scan_plan.py`."""
-    from eigentrack.kernels import selective_scan_plan as plans
+    """Graph replays of our kernel under other settings than those of `ops/selective_scan/plan.py`."""
+    from eigentrack.ops.selective_scan import plan as plans
 
     changes: dict[str, list[tuple[dict[str, Any], str, Any]]] = {
         "as it is": [],

@@ -17,7 +17,7 @@ if importlib.util.find_spec("beartype") is not None:
     import tests.typechecker  # noqa: F401, the hook looks it up by name
 
     install_import_hook(
-        ["eigentrack.recurrence", "eigentrack.layers", "eigentrack.models.sequence_model", "eigentrack.tasks"],
+        ["eigentrack.ops", "eigentrack.layers", "eigentrack.models.sequence_model", "eigentrack.tasks"],
         "tests.typechecker.check",
     )
 
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What the kernels take when they are compiled is printed where all is well, too: registers and spills."""
-    passed = (report for report in terminalreporter.getreports("passed") if report.nodeid.startswith("tests/kernels/"))
+    passed = (report for report in terminalreporter.getreports("passed") if "/test_compile.py::" in report.nodeid)
     lines = [line for report in passed for line in report.capstdout.splitlines() if line]
     if lines:
         terminalreporter.section("compiled for sm_90")

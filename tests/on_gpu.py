@@ -25,17 +25,16 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = [
-    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/recurrence").glob("test_triton_*.py")),
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/ops").rglob("test_triton*.py")),
     "tests/layers/test_conformance.py",
     "tests/layers/test_spectral_norm.py",
     "tests/compiler/test_networks_on_triton.py",
-    "tests/kernels/test_direct_launch.py",
-    "tests/recurrence/test_backends_agree.py",
-    "tests/recurrence/test_hard_cases.py",
+    "tests/ops/shared/test_launch.py",
+    "tests/ops/test_backends_agree.py",
+    "tests/ops/test_hard_cases.py",
     "tests/tasks/test_registry.py",
     "tests/training/test_captured_step.py",
     "tests/lm/test_captured_step.py",
-    "tests/lm/test_triton_cross_entropy.py",
     "tests/lm/test_sharing_on_gpu.py",
     "tests/lm/test_convert_fla_on_gpu.py",
 ]

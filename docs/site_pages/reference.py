@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = (
     "eigentrack",
     "eigentrack.layers",
-    "eigentrack.recurrence",
+    "eigentrack.ops",
     "eigentrack.models",
     "eigentrack.tasks",
     "eigentrack.automata",

@@ -1,7 +1,7 @@
 """One step of a recurrence on boxes: every state in the box, by every input in the box of inputs, lands in the result.
 
-slstm      (c, n, h, m) as `recurrence/reference/slstm.py` stores them
-lstm       (c, h) of `recurrence/reference/lstm.py`
+slstm      (c, n, h, m) as `ops/slstm/reference.py` stores them
+lstm       (c, h) of `ops/lstm/reference.py`
 diagonal   h' = a h + b, with a = exp(Δ A) and b = Δ B x in Mamba
 
 N boxes  H heads  D head dim

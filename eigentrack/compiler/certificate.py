@@ -27,7 +27,7 @@ from eigentrack.compiler.watched_steps import WatchedSteps
 from eigentrack.layers import SLSTM
 from eigentrack.models import SequenceModel
 from eigentrack.models.storage import stored_weights
-from eigentrack.recurrence.dispatch import state_dtype
+from eigentrack.ops.shared.dispatch import state_dtype
 
 STATE_LIMIT = 200_000  # joint states
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from eigentrack.compiler.exactness import MANTISSA_BITS
 from eigentrack.layers import GLA, Convolution, DeltaNet, Dense
 from eigentrack.models import SequenceModel
-from eigentrack.recurrence.dispatch import state_dtype
+from eigentrack.ops.shared.dispatch import state_dtype
 
 FACTORS = 64  # in a chunk of any backend, or those of one token, if they are more
 TF32_BITS = 11

@@ -23,7 +23,7 @@ from eigentrack.compiler.closure import Closure, explore
 from eigentrack.layers import DeltaNet, MixerState
 from eigentrack.models import SequenceModel
 from eigentrack.models.sequence_model import ModelState
-from eigentrack.recurrence.dispatch import state_dtype
+from eigentrack.ops.shared.dispatch import state_dtype
 
 # a factor on a vector h of the plane rounds k·h, b k (k·h) and the sum: 4 + 4 + 2 times u|h| an entry, and |b k k| ≤ 2
 ROUNDINGS = 32

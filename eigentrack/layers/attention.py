@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from eigentrack.layers.mixer import Mixer, MixerState
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.validation import head_width
-from eigentrack.recurrence.packing import sequence_lengths
+from eigentrack.ops.shared.packing import sequence_lengths
 
 
 class Attention(Mixer):

@@ -23,7 +23,7 @@ from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.time_step import bias_of_step, initial_time_step_bias
 from eigentrack.layers.validation import head_width, require_number, require_positive, require_two_numbers
 from eigentrack.layers.widening import optional_widening
-from eigentrack.recurrence import delta_rule
+from eigentrack.ops import delta_rule
 from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
 
 LARGEST_OVERSHOOT = 10  # cuts b at logits of ±0.1

@@ -15,7 +15,7 @@ from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, mat
 from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.spectral_norm import spectral_norm
 from eigentrack.layers.validation import require_positive
-from eigentrack.recurrence import dense_scan
+from eigentrack.ops import dense_scan
 from eigentrack.spectrum import EigenRange
 
 START = 0.1  # |A - I|, about, in spectral norm: the norm of a product of 500 such matrices is still below 100

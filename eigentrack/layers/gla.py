@@ -23,7 +23,7 @@ from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive, require_positive_number, require_two_numbers
 from eigentrack.layers.widening import optional_widening
-from eigentrack.recurrence import gated_linear
+from eigentrack.ops import gated_linear
 from eigentrack.spectrum import EigenPolygon, EigenRange, Eigenvalues
 
 RANK, TEMPERATURE = 16, 16.0  # of the gates

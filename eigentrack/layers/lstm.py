@@ -1,4 +1,4 @@
-"""LSTM, the classic non-linear baseline; equations in `recurrence/reference/lstm.py`.
+"""LSTM, the classic non-linear baseline; equations in `ops/lstm/reference.py`.
 
 B batch  T time  H heads  D head dim
 """
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from eigentrack.layers.mixer import Mixer, MixerState
 from eigentrack.layers.recurrent_gates import RecurrentGates
 from eigentrack.layers.validation import head_width
-from eigentrack.recurrence import lstm
+from eigentrack.ops import lstm
 
 
 class LSTM(Mixer):

@@ -21,7 +21,7 @@ from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import require_positive
 from eigentrack.layers.widening import optional_widening
-from eigentrack.recurrence import gated_linear, selective_scan
+from eigentrack.ops import gated_linear, selective_scan
 from eigentrack.spectrum import EigenRange, Eigenvalues
 
 

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from eigentrack.layers.short_convolution import Convolved, Part, ShortConvolution, finish, joined
 from eigentrack.layers.validation import check_backend, require_positive
-from eigentrack.recurrence.dispatch import STEP, state_dtype
-from eigentrack.recurrence.packing import check_bounds_type
+from eigentrack.ops.shared.dispatch import STEP, state_dtype
+from eigentrack.ops.shared.packing import check_bounds_type
 from eigentrack.spectrum import EigenDisk, EigenPolygon, Eigenvalues
 
 

@@ -16,7 +16,7 @@ from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width
-from eigentrack.recurrence import mlstm
+from eigentrack.ops import mlstm
 from eigentrack.spectrum import EigenRange
 
 

@@ -19,8 +19,8 @@ from jaxtyping import Complex, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eigentrack.recurrence.dispatch import state_dtype
-from eigentrack.recurrence.rotation import rotation
+from eigentrack.ops.shared.dispatch import state_dtype
+from eigentrack.ops.shared.rotation import rotation
 from eigentrack.spectrum import EigenDisk, EigenPolygon, Eigenvalues
 
 INITIAL_SCALE, INITIAL_SPREAD = 0.3, 0.25  # of the weights; of the biases, in turns

@@ -28,7 +28,7 @@ from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.token_shift import previous_token
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive, require_positive_number
-from eigentrack.recurrence import low_rank
+from eigentrack.ops import low_rank
 from eigentrack.spectrum import EigenRange
 
 STREAMS = ("r", "w", "k", "v", "a", "g")  # each mixes a token with the one before it in shares of its own

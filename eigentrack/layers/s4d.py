@@ -18,7 +18,7 @@ from eigentrack.layers.rotating_gates import check_pairs, gate_eigenvalues, gate
 from eigentrack.layers.short_convolution import Part, optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.validation import require_positive
-from eigentrack.recurrence import s4d
+from eigentrack.ops import s4d
 from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
 
 

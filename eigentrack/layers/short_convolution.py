@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import require_positive
-from eigentrack.recurrence.dispatch import state_dtype
-from eigentrack.recurrence.packing import sequence_lengths
+from eigentrack.ops.shared.dispatch import state_dtype
+from eigentrack.ops.shared.packing import sequence_lengths
 
 _TRITON = importlib.util.find_spec("triton") is not None
 _OF_THE_KERNEL = (torch.float32, torch.bfloat16)
@@ -108,7 +108,7 @@ class ShortConvolution(nn.Module):
         self, parts: Sequence[Part], window: Float[Tensor, "S past C"], bounds: Tensor | None, silu: bool
     ) -> Convolved:
         """Part by part, in place: nothing is joined but the windows."""
-        from eigentrack.recurrence.triton.short_convolution import short_convolution
+        from eigentrack.ops.short_convolution.autograd import short_convolution
 
         widths = [part.x.shape[2] for part in parts]
         weights, windows = self.weight.split(widths), window.split(widths, dim=-1)

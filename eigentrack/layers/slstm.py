@@ -1,4 +1,4 @@
-"""sLSTM, the non-linear baseline with exponential gates; equations in `recurrence/reference/slstm.py`.
+"""sLSTM, the non-linear baseline with exponential gates; equations in `ops/slstm/reference.py`.
 
 B batch  T time  H heads  D head dim
 """
@@ -13,7 +13,7 @@ from eigentrack.layers.mixer import Mixer, MixerState
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.recurrent_gates import RecurrentGates
 from eigentrack.layers.validation import head_width
-from eigentrack.recurrence import slstm
+from eigentrack.ops import slstm
 
 
 class SLSTM(Mixer):

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.recurrence.packing import sequence_lengths
+from eigentrack.ops.shared.packing import sequence_lengths
 
 
 def previous_token(

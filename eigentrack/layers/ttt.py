@@ -21,7 +21,7 @@ from eigentrack.layers.mixer import Mixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive, require_positive_number
-from eigentrack.recurrence.packing import sequence_lengths
+from eigentrack.ops.shared.packing import sequence_lengths
 
 
 class TTT(Mixer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TypeGuard
 
-from eigentrack.recurrence.dispatch import BACKENDS
+from eigentrack.ops.shared.dispatch import BACKENDS
 
 
 def require_positive(**values: object) -> None:

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from eigentrack.lm.corpus import Corpus
 from eigentrack.lm.permutation import permuted
+from eigentrack.ops.cross_entropy.op import IGNORED
 from eigentrack.tasks.counter_random import derived_seed
-
-IGNORED = -100  # what torch's cross-entropy leaves out
 
 
 @dataclass(frozen=True)

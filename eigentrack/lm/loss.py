@@ -5,8 +5,8 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from eigentrack.lm.cross_entropy import summed_cross_entropy
 from eigentrack.models import SequenceModel
+from eigentrack.ops.cross_entropy.op import summed_cross_entropy
 
 
 class LanguageLoss(nn.Module):

@@ -19,11 +19,10 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eigentrack.lm.batches import IGNORED
-from eigentrack.lm.cross_entropy import each_cross_entropy
 from eigentrack.lm.token_text import TokenRow
 from eigentrack.models import SequenceModel
 from eigentrack.models.evaluation_mode import in_evaluation_mode
+from eigentrack.ops.cross_entropy.op import IGNORED, each_cross_entropy
 
 PIECE = 1024  # tokens of a window that go through the model together
 AT_ONCE = 8  # windows

@@ -10,13 +10,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.lm.batches import IGNORED, PackedBatch, PackedBatches
+from eigentrack.lm.batches import PackedBatch, PackedBatches
 from eigentrack.lm.compiled_block import compile_block
 from eigentrack.lm.config import LanguageTrainingConfig
 from eigentrack.lm.distributed import World, share_out, sum_gradients_after
 from eigentrack.lm.half_copy import HalfCopy
 from eigentrack.lm.loss import LanguageLoss
 from eigentrack.models import SequenceModel
+from eigentrack.ops.cross_entropy.op import IGNORED
 from eigentrack.training.gradient_norms import clip_gradients
 from eigentrack.training.noise import seed_noise
 from eigentrack.training.optimizer import make_optimizer, set_rate

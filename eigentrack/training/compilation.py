@@ -9,7 +9,7 @@ import torch
 
 from eigentrack.layers.slstm import SLSTM
 from eigentrack.models import SequenceModel
-from eigentrack.recurrence.triton.slstm_cases import SLSTM_KERNEL
+from eigentrack.ops.slstm.cases import SLSTM_KERNEL
 
 STEPS_TO_PAY = 5000  # of a few milliseconds, of which it saves up to half
 MODELS_IN_A_PROCESS = 256  # a sweep trains many of them one after another, and each shape is compiled anew

@@ -28,7 +28,7 @@ from eigentrack.analysis.worked_dynamics import FLIP_FLOP, keeps_sides, mamba_fl
 from eigentrack.automata import DFA, classify, minimal
 from eigentrack.compiler.boxes import BoxCertificate, Undecided
 from eigentrack.compiler.interval import Interval
-from eigentrack.recurrence.reference.slstm import slstm
+from eigentrack.ops.slstm.reference import slstm
 
 
 def tables(states: int, letters: int) -> st.SearchStrategy[Transitions]:

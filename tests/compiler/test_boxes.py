@@ -17,8 +17,8 @@ from eigentrack.compiler.boxes import BoxCertificate, BoxStep, Undecided, check_
 from eigentrack.compiler.interval import Arithmetic, Interval
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.models.sequence_model import ModelState
-from eigentrack.recurrence.reference.lstm import lstm
-from eigentrack.recurrence.reference.slstm import slstm
+from eigentrack.ops.lstm.reference import lstm
+from eigentrack.ops.slstm.reference import slstm
 
 REAL = Arithmetic()
 

@@ -10,7 +10,7 @@ import torch
 
 from eigentrack.automata import DFA, transition_monoid
 from eigentrack.expressivity.householder import factor_permutation
-from eigentrack.recurrence import s4d
+from eigentrack.ops import s4d
 
 
 @pytest.mark.parametrize("length", [3, 4])

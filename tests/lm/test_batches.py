@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from eigentrack.lm.batches import IGNORED, PackedBatches
-from eigentrack.recurrence.packing import sequence_lengths
+from eigentrack.ops.shared.packing import sequence_lengths
 from tests.lm.corpora import VOCAB, write_corpus
 
 LENGTHS = [5, 1, 1, 37, 12, 4, 80, 2, 9, 9, 9, 31]  # 200 tokens; one document lies across three windows of 16

@@ -11,7 +11,7 @@ import pytest
 
 from eigentrack.layers import MIXERS
 from eigentrack.layers.slstm import SLSTM
-from eigentrack.recurrence import dispatch
+from eigentrack.ops.shared import dispatch
 from eigentrack.training import step
 from eigentrack.training.compilation import STEPS_TO_PAY, looping_mixers, worth_compiling
 from eigentrack.training.run import run_training

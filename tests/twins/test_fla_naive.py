@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from eigentrack.layers import TTT
-from eigentrack.recurrence import delta_rule, gated_linear, low_rank
+from eigentrack.ops import delta_rule, gated_linear, low_rank
 
 BATCH, TIME, HEADS, KEY, VALUE = 2, 128, 3, 16, 5
 SCALE = KEY**-0.5  # they scale q inside

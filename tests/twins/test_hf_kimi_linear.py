@@ -16,7 +16,7 @@ from transformers import KimiLinearConfig
 from transformers.models.kimi_linear import modeling_kimi_linear
 
 from eigentrack.layers import DeltaNet
-from eigentrack.recurrence import delta_rule
+from eigentrack.ops import delta_rule
 from eigentrack.spectrum import EigenRange
 
 BATCH, HEADS, KEY, VALUE, WIDTH = 2, 3, 8, 5, 12

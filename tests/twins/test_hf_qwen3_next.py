@@ -14,7 +14,7 @@ from transformers import Qwen3NextConfig
 from transformers.models.qwen3_next import modeling_qwen3_next
 
 from eigentrack.layers import DeltaNet
-from eigentrack.recurrence import delta_rule
+from eigentrack.ops import delta_rule
 from eigentrack.spectrum import EigenRange
 
 BATCH, HEADS, KEY, VALUE, WIDTH = 2, 3, 16, 5, 12

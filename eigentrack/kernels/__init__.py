@@ -1,1 +1,0 @@
-"""GPU kernels: only `@triton.jit` functions and their launches. Importing a module of this package imports triton."""

@@ -1,0 +1,285 @@
+"""Launches of the kernels of gated linear attention: outputs are allocated, programs are counted, settings are looked up.
+
+Inputs are contiguous: q, k [B, T, H, K], v [B, T, H, V], a [B, T, H] or [B, T, H, K], initial_state [S, H, K, V] in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from eigentrack.ops.gated_linear.followed import channel_gradients_kernel, pairs_kernel, scores_kernel
+from eigentrack.ops.gated_linear.gradients import gradients_kernel
+from eigentrack.ops.gated_linear.output import output_kernel
+from eigentrack.ops.gated_linear.plan import BLOCK, BLOCKS_OF_A_CHUNK, Plan
+from eigentrack.ops.gated_linear.short import short_backward_kernel, short_forward_kernel
+from eigentrack.ops.gated_linear.step import step_kernel
+from eigentrack.ops.gated_linear.walk import carry_kernel, walk_kernel
+from eigentrack.ops.shared.chunk_table import ChunkTable
+from eigentrack.ops.shared.compile_together import compile_together, shadow
+from eigentrack.ops.shared.launch import launch
+
+
+class Inputs(NamedTuple):
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    a: Tensor
+    initial_state: Tensor | None
+    cu_seqlens: Tensor | None
+
+    def plan(self, differentiated: bool) -> Plan:
+        return Plan.of(self.q, self.k, self.v, self.a, self.cu_seqlens, differentiated)
+
+    def plan_of_symbols(self, differentiated: bool) -> Plan:
+        return Plan.of_symbols(self.q, self.k, self.v, self.a, self.cu_seqlens, differentiated)
+
+    def shadows(self) -> Inputs:
+        return Inputs(*map(shadow, self))  # type: ignore[arg-type]
+
+
+class Kept(NamedTuple):
+    """What kernels hand to each other and to the backward pass; None where there is nothing. All but the states: one gate a
+    channel."""
+
+    scores: Tensor | None  # [slots, H, C, C]
+    queries: Tensor | None  # [B, T, H, K], Γ_i0 ⊙ q_i
+    keys: Tensor | None  # [B, T, H, K], Γ_Cj ⊙ k_j
+    decays: Tensor | None  # [slots, H, K], Γ_C0
+    states: Tensor | None  # [slots, H, K, V] at the start of each chunk
+
+    @staticmethod
+    def allocate(plan: Plan, inputs: Inputs) -> Kept:
+        q, heads = inputs.q, plan.heads
+        scores = queries = keys = decays = states = None
+        whole = plan.short or plan.step  # one launch, which keeps nothing
+        if plan.channel and not whole:
+            scores = q.new_empty(plan.slots, heads, plan.tokens, plan.tokens, dtype=plan.operand)
+            queries, keys = (q.new_empty(q.shape, dtype=plan.operand) for _ in range(2))
+            decays = q.new_empty(plan.slots, heads, plan.key_dim, dtype=torch.float32)
+        if not whole and (inputs.initial_state is not None or not plan.single):
+            states = q.new_empty(plan.slots, heads, plan.key_dim, plan.value_dim, dtype=plan.operand)
+        return Kept(scores, queries, keys, decays, states)
+
+
+class Outputs(NamedTuple):
+    y: Tensor
+    last_state: Tensor
+    kept: Kept
+
+    @staticmethod
+    def allocate(plan: Plan, inputs: Inputs) -> Outputs:
+        q, state = inputs.q, (plan.heads, plan.key_dim, plan.value_dim)
+        return Outputs(
+            y=q.new_empty(*q.shape[:3], plan.value_dim),
+            last_state=q.new_empty(plan.sequences, *state, dtype=torch.float32),
+            kept=Kept.allocate(plan, inputs),
+        )
+
+
+class Gradients(NamedTuple):
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+    da: Tensor
+    dinitial_state: Tensor | None
+
+    @staticmethod
+    def allocate(inputs: Inputs) -> Gradients:
+        dq, dk, dv, da = (torch.empty_like(x) for x in (inputs.q, inputs.k, inputs.v, inputs.a))
+        state = None if inputs.initial_state is None else torch.empty_like(inputs.initial_state)
+        return Gradients(dq, dk, dv, da, state)
+
+
+def forward(inputs: Inputs, differentiated: bool) -> Outputs:
+    plan = inputs.plan(differentiated)
+    with torch.cuda.device_of(inputs.q):  # Triton launches on the current GPU; autograd sets it for the backward pass
+        if not plan.compiled:
+            shape = (plan.step, plan.short, plan.single, plan.packed, plan.segments > 1, inputs.initial_state is None)
+            kind = ("gated linear", differentiated, *shape, *plan.constants().items())
+            compile_together(kind, lambda: _passes(inputs.shadows(), plan))
+        return _forward(inputs, plan)
+
+
+def _passes(inputs: Inputs, plan: Plan) -> None:
+    out = _forward(inputs, plan)
+    if plan.differentiated:  # who hands a state in will differentiate the one that comes out
+        backward(inputs, out.kept, out.y, None if inputs.initial_state is None else out.last_state)
+
+
+def _forward(inputs: Inputs, plan: Plan) -> Outputs:
+    out = Outputs.allocate(plan, inputs)
+    q, k, v, a, initial_state = inputs.q, inputs.k, inputs.v, inputs.a, inputs.initial_state
+    has_initial = initial_state is not None
+    if plan.step:
+        settings = plan.step_settings()
+        launch(
+            *(plan.compiled, step_kernel, plan.sequences * plan.heads * -(-plan.value_dim // settings["BV"])),
+            (q, k, v, a, initial_state, out.y, out.last_state),
+            lambda: {**_constants(plan, step_kernel), "INITIAL": has_initial, **settings},
+        )
+        return out
+    if plan.short:
+        launch(
+            *(plan.compiled, short_forward_kernel, plan.sequences * plan.heads),
+            (q, k, v, a, initial_state, out.y, out.last_state, plan.time, plan.heads),
+            lambda: {**_constants(plan, short_forward_kernel), "INITIAL": has_initial, **plan.short_settings()},
+        )
+        return out
+    table, kept = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots), out.kept
+    if plan.channel:
+        launch(
+            *(plan.compiled, scores_kernel, plan.slots * plan.heads * BLOCKS_OF_A_CHUNK),
+            (
+                *(q, k, a, kept.scores, kept.queries, kept.keys, kept.decays),
+                *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+            ),
+            lambda: {**_constants(plan, scores_kernel), "PACKED": plan.packed, **plan.scores_settings()},
+        )
+    queries, keys, gates = _for_chunks(inputs, kept)
+    _walk(plan, table, keys, v, gates, initial_state, out.last_state, kept.states, reverse=False)
+    _output(plan, table, queries, k, v, a, kept.scores, kept.states, out.y, reverse=False)
+    return out
+
+
+def _for_chunks(inputs: Inputs, kept: Kept) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and gates as `walk` and `output` read them."""
+    if kept.queries is None or kept.keys is None or kept.decays is None:
+        return inputs.q, inputs.k, inputs.a
+    return kept.queries, kept.keys, kept.decays
+
+
+def backward(inputs: Inputs, kept: Kept, dy: Tensor, dlast_state: Tensor | None) -> Gradients:
+    plan = inputs.plan(differentiated=True)
+    out = Gradients.allocate(inputs)
+    q, k, v, a, initial_state = inputs.q, inputs.k, inputs.v, inputs.a, inputs.initial_state
+    if plan.short:
+        launch(
+            *(plan.compiled, short_backward_kernel, plan.sequences * plan.heads),
+            (
+                *(q, k, v, a, initial_state, dy, dlast_state),
+                *(out.dq, out.dk, out.dv, out.da, out.dinitial_state, plan.time, plan.heads),
+            ),
+            lambda: {
+                **_constants(plan, short_backward_kernel),
+                **{"INITIAL": initial_state is not None, "LAST": dlast_state is not None},
+                **plan.short_settings(),
+            },
+        )
+        return out
+    table = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots)
+    dstates = None
+    if dlast_state is not None or not plan.single:
+        dstates = q.new_empty(plan.slots, plan.heads, plan.key_dim, plan.value_dim, dtype=plan.operand)
+    queries, keys, gates = _for_chunks(inputs, kept)
+    if dstates is not None or initial_state is not None:
+        _walk(plan, table, queries, dy, gates, dlast_state, out.dinitial_state, dstates, reverse=True)
+    _output(plan, table, keys, q, dy, a, kept.scores, dstates, out.dv, reverse=True)
+    chunks = (table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads)
+    given = {"PACKED": plan.packed, "STATE": kept.states is not None, "DSTATE": dstates is not None}
+    if not plan.channel:
+        launch(
+            *(plan.compiled, gradients_kernel, plan.slots * plan.heads),
+            (q, k, v, a, kept.states, dy, dstates, out.dq, out.dk, out.da, *chunks),
+            lambda: {**_constants(plan, gradients_kernel), **given, **plan.gradients_settings()},
+        )
+        return out
+    pairs = q.new_empty(plan.slots, plan.heads, BLOCKS_OF_A_CHUNK, BLOCK, BLOCK, dtype=torch.float32)
+    launch(
+        *(plan.compiled, pairs_kernel, plan.slots * plan.heads * BLOCKS_OF_A_CHUNK),
+        (v, dy, pairs, *chunks),
+        lambda: {**_constants(plan, pairs_kernel), "PACKED": plan.packed, **plan.pairs_settings()},
+    )
+    settings = plan.channel_gradients_settings()
+    blocks = BLOCKS_OF_A_CHUNK * -(-plan.key_dim // settings["BK"])
+    launch(
+        *(plan.compiled, channel_gradients_kernel, plan.slots * plan.heads * blocks),
+        (q, k, v, a, pairs, kept.states, dy, dstates, out.dq, out.dk, out.da, *chunks),
+        lambda: {**_constants(plan, channel_gradients_kernel), **given, **settings},
+    )
+    return out
+
+
+def _walk(
+    plan: Plan,
+    table: ChunkTable,
+    key: Tensor,
+    value: Tensor,
+    gates: Tensor,
+    start_state: Tensor | None,
+    end_state: Tensor | None,
+    states: Tensor | None,
+    reverse: bool,
+) -> None:
+    settings, pairs, segments = plan.walk_settings(), plan.sequences * plan.heads, plan.segments
+    blocks = -(-plan.key_dim // settings["BK"]) * -(-plan.value_dim // settings["BV"])
+
+    def walk(start: Tensor | None, end: Tensor | None, decay: Tensor | None, kept: Tensor | None) -> None:
+        launch(
+            *(plan.compiled, walk_kernel, pairs * segments * blocks),
+            (
+                *(key, value, gates, start, end, decay, kept, table.bounds, table.chunk_starts, plan.time, plan.heads),
+                *(segments, plan.span),
+            ),
+            lambda: {
+                **_constants(plan, walk_kernel),
+                **{"PACKED": plan.packed, "REVERSE": reverse, "START": start is not None, "END": end is not None},
+                **{"DECAY": decay is not None, "KEEP": kept is not None},
+                **settings,
+            },
+            variant=reverse,
+        )
+
+    if segments == 1:
+        walk(start_state, end_state, None, states)
+        return
+    size = plan.key_dim * plan.value_dim
+    ends = gates.new_empty(pairs * segments * size, dtype=torch.float32)
+    decay = gates.new_empty(pairs * segments * (plan.key_dim if plan.channel else 1), dtype=torch.float32)
+    walk(None, ends, decay, None)
+    carry = plan.carry_settings()
+    launch(
+        *(plan.compiled, carry_kernel, pairs * -(-size // carry["BLOCK"])),
+        (ends, decay, start_state, end_state, segments),
+        lambda: {
+            **{"SIZE": size, "V": plan.value_dim, "CHANNEL": plan.channel, "REVERSE": reverse},
+            **{"START": start_state is not None, "END": end_state is not None},
+            **carry,
+        },
+        variant=reverse,
+    )
+    walk(ends, None, None, states)
+
+
+def _output(
+    plan: Plan,
+    table: ChunkTable,
+    reader: Tensor,
+    writer: Tensor,
+    value: Tensor,
+    a: Tensor,
+    scores: Tensor | None,
+    states: Tensor | None,
+    output: Tensor,
+    reverse: bool,
+) -> None:
+    settings = plan.output_settings()
+    launch(
+        *(plan.compiled, output_kernel, plan.slots * plan.heads * -(-plan.value_dim // settings["BV"])),
+        (
+            *(reader, writer, value, a, scores, states, output),
+            *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
+        ),
+        lambda: {
+            **_constants(plan, output_kernel),
+            **{"PACKED": plan.packed, "REVERSE": reverse, "STATE": states is not None},
+            **settings,
+        },
+        variant=reverse,
+    )
+
+
+def _constants(plan: Plan, kernel: Any) -> dict[str, object]:
+    return {name: value for name, value in plan.constants().items() if name in kernel.arg_names}

@@ -1,0 +1,147 @@
+# mypy: disable-error-code="no-untyped-def, import-untyped"
+"""The state along the chunks, and its gradient against time: the same walk.
+
+    forward    S  ← Γ_C0 ⊙ S  + Σ_j (Γ_Cj ⊙ k_j) v_jᵀ        (5)    keeps S  at the start of each chunk
+    reverse    dS ← Γ_C0 ⊙ dS + Σ_i (Γ_i0 ⊙ q_i) dy_iᵀ       (8)    keeps dS at the end of each chunk
+
+No entry of the state meets another: a program owns a block of BK channels and BV columns. Blocks are held as columns,
+[BV, BK], so that the left operand of the product is a tile from memory. With one gate a channel the factors of v and dy come
+from `scores` as they are needed, and so does Γ_C0.
+
+Few long sequences are cut into segments of SPAN chunks (13): all of them walk from zero, `carry` finds where each should have
+started, and all walk again from there. Equations: docs/derivations/gated_linear.md.
+
+C tokens a chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from eigentrack.ops.delta_rule.chunk import load_columns, load_tile, product, store_columns
+from eigentrack.ops.delta_rule.forward import locate_sequence
+from eigentrack.ops.gated_linear.decay import column, from_start, load_gates, to_end
+
+
+@triton.jit
+def walk_kernel(
+    key,
+    value,
+    gates,
+    start_state,
+    end_state,
+    whole_decay,
+    states,
+    bounds,
+    chunk_starts,
+    time,
+    heads,
+    segments,
+    span,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    C: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    CHANNEL: tl.constexpr,
+    PACKED: tl.constexpr,
+    REVERSE: tl.constexpr,
+    START: tl.constexpr,
+    END: tl.constexpr,
+    DECAY: tl.constexpr,
+    KEEP: tl.constexpr,
+    OPERAND: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """key and value are k and v, or q and dy; gates are a. One gate a channel: key is Γ_Cj ⊙ k_j or Γ_i0 ⊙ q_i, gates Γ_C0.
+
+    `start_state`, `end_state` [S, H, segments, K, V] and `whole_decay`, the product of a segment's gates, are those of the
+    walk: reversed, the initial state is where it ends. `states` are kept by chunk.
+    """
+    VALUE_BLOCKS: tl.constexpr = (V + BV - 1) // BV
+    BLOCKS: tl.constexpr = VALUE_BLOCKS * ((K + BK - 1) // BK)
+    unit = (tl.program_id(0) // BLOCKS).to(tl.int64)  # a segment of one head of one sequence
+    block = tl.program_id(0) % BLOCKS
+    pair, segment = tl.program_id(0) // BLOCKS // segments, tl.program_id(0) // BLOCKS % segments
+    sequence, head = pair // heads, pair % heads
+    o_k = block // VALUE_BLOCKS * BK + tl.arange(0, BK)
+    o_v = block % VALUE_BLOCKS * BV + tl.arange(0, BV)
+    o_c = tl.arange(0, C)
+    m_k = o_k < K
+    begin, length, slot = locate_sequence(sequence, bounds, chunk_starts, time, C, 1, PACKED)
+
+    b_state = tl.zeros([BV, BK], dtype=tl.float32)
+    if START:
+        b_state += load_columns(start_state + unit * K * V, o_k, o_v, m_k, V)
+    b_segment = tl.full([BK if CHANNEL else 1], 1.0, dtype=tl.float32)
+    first = segment * span
+    end = tl.minimum(first + span, tl.cdiv(length, C))
+    for step in range(first, end):
+        chunk = first + end - 1 - step if REVERSE else step
+        tokens = tl.minimum(length - chunk * C, C)
+        m_row = o_c < tokens
+        token = (begin + chunk * C) * heads + head
+        place = (slot + chunk) * heads + head
+        if KEEP:
+            store_columns(states + place * K * V, b_state, o_k, o_v, m_k, V)
+        b_key = load_tile(key + token * K, o_c * heads, o_k, m_row, K)
+        b_value = load_columns(value + token * V, o_c * heads, o_v, m_row, V)
+        if CHANNEL:
+            b_whole = tl.load(gates + place * K + o_k, mask=m_k, other=0.0)
+        else:
+            b_a = load_gates(gates + token, o_c, o_k, tokens, heads, K, False)
+            if REVERSE:
+                b_decay = from_start(b_a, False)
+                b_whole = column(b_decay, C - 1, C)
+            else:
+                b_after = load_gates(gates + token, o_c + 1, o_k, tokens, heads, K, False)
+                b_decay = to_end(b_after, False)
+                b_whole = column(b_decay * b_a, 0, C)
+            b_key = b_key * tl.trans(b_decay)
+        if DECAY:
+            b_segment *= b_whole
+        b_state = b_state * b_whole[None, :] + product(b_value, b_key, OPERAND, PRECISION)
+    if END:
+        store_columns(end_state + unit * K * V, b_state, o_k, o_v, m_k, V)
+    if DECAY and block % VALUE_BLOCKS == 0:
+        if CHANNEL:
+            tl.store(whole_decay + unit * K + o_k, b_segment, mask=m_k)
+        elif block == 0:
+            tl.store(whole_decay + unit + tl.arange(0, 1), b_segment)
+
+
+@triton.jit
+def carry_kernel(
+    ends,
+    whole_decay,
+    start_state,
+    end_state,
+    segments,
+    SIZE: tl.constexpr,
+    V: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHANNEL: tl.constexpr,
+    REVERSE: tl.constexpr,
+    START: tl.constexpr,
+    END: tl.constexpr,
+):
+    """(13): the states in which segments end if they start from zero are replaced by those in which they start. SIZE = K V."""
+    BLOCKS: tl.constexpr = (SIZE + BLOCK - 1) // BLOCK
+    pair = (tl.program_id(0) // BLOCKS).to(tl.int64)
+    o = tl.program_id(0) % BLOCKS * BLOCK + tl.arange(0, BLOCK)
+    mask = o < SIZE
+    b_state = tl.zeros([BLOCK], dtype=tl.float32)
+    if START:
+        b_state += tl.load(start_state + pair * SIZE + o, mask=mask, other=0.0)
+    for step in range(segments):
+        unit = pair * segments + (segments - 1 - step if REVERSE else step)
+        b_end = tl.load(ends + unit * SIZE + o, mask=mask, other=0.0)
+        if CHANNEL:
+            b_decay = tl.load(whole_decay + unit * (SIZE // V) + o // V, mask=mask, other=0.0)
+        else:
+            b_decay = tl.load(whole_decay + unit)
+        tl.store(ends + unit * SIZE + o, b_state, mask=mask)
+        b_state = b_state * b_decay + b_end
+    if END:
+        tl.store(end_state + pair * SIZE + o, b_state, mask=mask)

@@ -1,0 +1,1 @@
+"""Diagonal plus low rank."""

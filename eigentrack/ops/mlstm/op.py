@@ -1,0 +1,53 @@
+"""mLSTM, the op: a matrix memory with normaliser and stabiliser.
+
+B batch  T time  H heads  K key dim  V value dim  S sequences
+"""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor
+
+from eigentrack.ops.mlstm.chunked import mlstm as mlstm_chunked
+from eigentrack.ops.mlstm.reference import mlstm as mlstm_reference
+from eigentrack.ops.shared.dispatch import execute
+from eigentrack.ops.shared.packing import or_zeros, sequence_count
+from eigentrack.ops.shared.shapes import check_shapes
+
+MLSTM = {"reference": mlstm_reference, "chunked": mlstm_chunked}
+
+
+def mlstm(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H K"],
+    v: Float[Tensor, "B T H V"],
+    i: Float[Tensor, "B T H"],
+    f: Float[Tensor, "B T H"],
+    *,
+    initial_state: tuple[Tensor, Tensor, Tensor] | None = None,
+    cu_seqlens: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "B T H V"], tuple[Tensor, Tensor, Tensor]]:
+    """Matrix memory with a normaliser: i is the log of the input gate, f the forget gate in [-1, 1].
+
+    The state is (memory [S, H, K, V], normaliser [S, H, K], m [S, H]); the first two are in units of e^m.
+    """
+    memory, normaliser, m = initial_state if initial_state is not None else (None, None, None)
+    rows = sequence_count(q, cu_seqlens)
+    size = check_shapes(
+        "mlstm",
+        q=(q, "B T H K"),
+        k=(k, "B T H K"),
+        v=(v, "B T H V"),
+        i=(i, "B T H"),
+        f=(f, "B T H"),
+        memory=(memory, f"{rows} H K V"),
+        normaliser=(normaliser, f"{rows} H K"),
+        m=(m, f"{rows} H"),
+    )
+    state = (
+        or_zeros(memory, q, cu_seqlens, size["H"], size["K"], size["V"]),
+        or_zeros(normaliser, q, cu_seqlens, size["H"], size["K"]),
+        or_zeros(m, q, cu_seqlens, size["H"]),
+    )
+    return execute("mlstm", MLSTM, backend, q, k, v, i, f, initial_state=state, cu_seqlens=cu_seqlens)

@@ -1,0 +1,1 @@
+"""What the ops share: dispatch, packing, launches, chunks, rotations."""

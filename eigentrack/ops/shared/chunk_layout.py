@@ -1,0 +1,160 @@
+"""Cuts sequences into chunks of L tokens, gathers chunks into groups, and puts the results together again.
+
+A chunk step is chunk c of every sequence that has one, longest sequence first; a group is a few consecutive chunk steps that
+are computed together. A CPU wants the tensors of a group to stay in its cache, a GPU wants as many at once as there are.
+
+S sequences  R chunks of a group  L tokens a chunk
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from eigentrack.ops.shared.packing import sequence_lengths
+
+_FLOATS_IN_CACHE = 2**17
+
+
+class ChunkLayout(ABC):
+    """`groups[g]` lists, for every chunk step of group g, how many sequences run in it."""
+
+    groups: list[tuple[int, ...]]
+    by_length: Tensor | None  # [S] sequences, longest first; None when all are equally long
+
+    @abstractmethod
+    def split(self, x: Tensor, fill: float = 0.0) -> list[Tensor]:
+        """[B, T, ...] → one [R, L, ...] for each group; slots that hold no token get `fill`."""
+
+    @abstractmethod
+    def join(self, pieces: Sequence[Tensor]) -> Tensor:
+        """One [R, L, ...] for each group → [B, T, ...]."""
+
+    @abstractmethod
+    def padding(self) -> list[Tensor | None]:
+        """For each group, which slots [R, L] hold no token; None if all do."""
+
+
+def chunk_layout(x: Tensor, cu_seqlens: Tensor | None, size: int, floats_per_chunk: int) -> ChunkLayout:
+    """The layout for x [B, T, ...], whose chunks need about `floats_per_chunk` floats in their largest tensor."""
+    lengths = sequence_lengths(x.shape[0], x.shape[1], cu_seqlens)
+    chunks_per_group = len(lengths) * x.shape[1] if x.is_cuda else max(1, _FLOATS_IN_CACHE // floats_per_chunk)
+    if cu_seqlens is None:
+        return EqualLengths(x.shape[0], x.shape[1], size, chunks_per_group)
+    return PackedLengths(lengths, size, chunks_per_group, x.device)
+
+
+class EqualLengths(ChunkLayout):
+    """A plain batch: groups are stretches of time, and the last, shorter chunk is a group of its own, so nothing is padded."""
+
+    by_length = None
+
+    def __init__(self, batch: int, time: int, size: int, chunks_per_group: int) -> None:
+        chunks, rest = divmod(time, size)
+        steps = max(1, chunks_per_group // batch)
+        counts = [min(steps, chunks - first) for first in range(0, chunks, steps)]
+        self.groups = [(batch,) * count for count in counts] + [(batch,)] * (rest > 0)
+        self._sizes = [size] * len(counts) + [rest] * (rest > 0)
+        self._times = [len(group) * size for group, size in zip(self.groups, self._sizes, strict=True)]
+
+    def split(self, x: Tensor, fill: float = 0.0) -> list[Tensor]:
+        stretches = zip(x.split(self._times, dim=1), self._sizes, strict=True)
+        return [stretch.unflatten(1, (-1, size)).transpose(0, 1).flatten(0, 1) for stretch, size in stretches]
+
+    def join(self, pieces: Sequence[Tensor]) -> Tensor:
+        grids = (piece.unflatten(0, (len(group), -1)) for piece, group in zip(pieces, self.groups, strict=True))
+        return torch.cat([grid.transpose(0, 1).flatten(1, 2) for grid in grids], dim=1)
+
+    def padding(self) -> list[Tensor | None]:
+        return [None] * len(self.groups)
+
+
+class PackedLengths(ChunkLayout):
+    """Packed sequences: each is padded to whole chunks, and the chunk steps thin out as sequences end."""
+
+    def __init__(self, lengths: list[int], size: int, chunks_per_group: int, device: torch.device) -> None:
+        length = torch.tensor(lengths)
+        longest_first = torch.argsort(length, descending=True, stable=True)
+        chunks = (length + size - 1) // size
+        running = [int((chunks > step).sum()) for step in range(int(chunks.max()))]
+        self.groups = _group(running, chunks_per_group)
+        self.by_length = longest_first.to(device)
+
+        sequence = torch.cat([longest_first[:count] for count in running])  # [chunks]
+        step = torch.repeat_interleave(torch.arange(len(running)), torch.tensor(running))
+        position = (step * size)[:, None] + torch.arange(size)  # [chunks, L] within its sequence
+        is_token = position < length[sequence][:, None]
+        start = length.cumsum(0) - length
+        slot_to_token = torch.where(is_token, start[sequence][:, None] + position, 0).flatten()
+        slots = torch.nonzero(is_token.flatten()).squeeze(1)
+        token_to_slot = torch.empty_like(slots)
+        token_to_slot[slot_to_token[slots]] = slots
+
+        self._size = size
+        self._is_padding = ~is_token.flatten().to(device)
+        self._slot_to_token, self._token_to_slot = slot_to_token.to(device), token_to_slot.to(device)
+        self._rows = [sum(group) for group in self.groups]
+
+    def split(self, x: Tensor, fill: float = 0.0) -> list[Tensor]:
+        slots = _TokensToSlots.apply(x.squeeze(0), self._slot_to_token, self._token_to_slot, self._is_padding, fill)
+        return list(slots.unflatten(0, (-1, self._size)).split(self._rows))
+
+    def join(self, pieces: Sequence[Tensor]) -> Tensor:
+        slots = torch.cat(list(pieces)).flatten(0, 1)
+        return _SlotsToTokens.apply(slots, self._slot_to_token, self._token_to_slot, self._is_padding)[None]
+
+    def padding(self) -> list[Tensor | None]:
+        return list(self._is_padding.unflatten(0, (-1, self._size)).split(self._rows))
+
+
+def _group(running: list[int], chunks_per_group: int) -> list[tuple[int, ...]]:
+    """Consecutive chunk steps, as many as hold at most `chunks_per_group` chunks, at least one."""
+    borders, held = [0], 0
+    for step, count in enumerate(running):
+        if held and held + count > chunks_per_group:
+            borders.append(step)
+            held = 0
+        held += count
+    return [tuple(running[first:last]) for first, last in pairwise([*borders, len(running)])]
+
+
+class _TokensToSlots(torch.autograd.Function):
+    """A gather whose gradient is a gather too, by the inverse index: adding by index is slower, and random on a GPU."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tokens: Tensor, slot_to_token: Tensor, token_to_slot: Tensor, is_padding: Tensor, fill: float
+    ) -> Tensor:
+        ctx.save_for_backward(token_to_slot)
+        return _fill(tokens.index_select(0, slot_to_token), is_padding, fill)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        (token_to_slot,) = ctx.saved_tensors
+        return grad.index_select(0, token_to_slot), None, None, None, None
+
+
+class _SlotsToTokens(torch.autograd.Function):
+    """The way back; padding gets no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, slots: Tensor, slot_to_token: Tensor, token_to_slot: Tensor, is_padding: Tensor) -> Tensor:
+        ctx.save_for_backward(slot_to_token, is_padding)
+        return slots.index_select(0, token_to_slot)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        slot_to_token, is_padding = ctx.saved_tensors
+        return _fill(grad.index_select(0, slot_to_token), is_padding, 0.0), None, None, None
+
+
+def _fill(slots: Tensor, is_padding: Tensor, value: float) -> Tensor:
+    return slots.masked_fill_(is_padding.view(-1, *[1] * (slots.ndim - 1)), value)

@@ -1,0 +1,125 @@
+# mypy: disable-error-code="import-untyped"
+"""Launches of the short convolution's kernels: how rows and channels are cut up, and in what order sums are added.
+
+B batch  T time  C channels  W width of the filter  S sequences  n heads whose rows get length one
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from eigentrack.ops.short_convolution.backward import backward_kernel
+from eigentrack.ops.short_convolution.forward import forward_kernel
+
+FORWARD_TILE = 1024  # numbers: 8 rows of 128 channels, one load of 16 bytes a thread in bfloat16
+BACKWARD_TILE = 512  # half of that: a thread keeps four times as much in registers
+CHANNELS = 128  # of a tile where no head sets it
+SHORTEST, LONGEST = 4, 64  # stretches of rows
+PROGRAMS = 2048  # where rows suffice: several for each place on the card
+NUM_WARPS = 4
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Rows of width `unit` get length one, 0 leaves them; `bounds` and `sequence_of`, the sequence of each row, are int32."""
+
+    x: Tensor  # [B, T, C]
+    window: Tensor  # [S, W-1, C]
+    weight: Tensor  # [C, W]
+    bias: Tensor | None  # [C]
+    bounds: Tensor | None  # [S+1]
+    sequence_of: Tensor | None  # [T]
+    silu: bool
+    unit: int
+    scale: float
+
+    @property
+    def rows(self) -> int:
+        return self.x.shape[0] * self.x.shape[1]
+
+    @property
+    def terms(self) -> int:
+        """Rows of the sums: W of the weights, one of the bias."""
+        return self.weight.shape[1] + (self.bias is not None)
+
+    def tile(self, numbers: int) -> dict[str, int]:
+        width = self.unit or min(CHANNELS, triton.next_power_of_2(self.x.shape[2]))
+        padded = triton.next_power_of_2(width)
+        return {"D": width, "BS": max(1, numbers // padded), "BC": padded}
+
+    def constants(self, tile: int) -> dict[str, Any]:
+        flags = {"BIAS": self.bias is not None, "PACKED": self.bounds is not None, "SILU": self.silu, "UNIT": self.unit > 0}
+        return {"W": self.weight.shape[1], **flags, **self.tile(tile)}
+
+    def cut(self, numbers: int) -> tuple[int, int, int]:
+        """The length of a stretch, and the number of programs along rows and along channels."""
+        tile = self.tile(numbers)
+        columns = triton.cdiv(self.x.shape[2], tile["D"])
+        length = min(LONGEST, max(SHORTEST, self.rows * columns // (PROGRAMS * tile["BS"])))
+        return length, triton.cdiv(self.rows, length * tile["BS"]), columns
+
+    def read(self) -> tuple[tuple[Tensor | None, ...], tuple[int | float, ...]]:
+        """The tensors that the filter reads, and the numbers that say where; a part of a wider tensor is read in place."""
+        x, window = _lined_up(self.x.flatten(0, 1)), _lined_up(self.window)
+        tensors = (x, window, self.weight.contiguous(), self.bias, self.sequence_of, self.bounds)
+        strides = (x.stride(0), window.stride(1), window.stride(0))
+        return tensors, (self.rows, self.x.shape[1], x.shape[1], *strides, self.scale)
+
+
+def allocate_outputs(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """y, and |row|² before over |row|² after rounding, [B, T, n]."""
+    x, unit = inputs.x, inputs.unit
+    return x.new_empty(x.shape), x.new_empty(*x.shape[:2], x.shape[2] // unit if unit else 0, dtype=torch.float32)
+
+
+def allocate_gradients(inputs: Inputs, of_window: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """dx, the gradients of weight and bias as rows of one float32 tensor, and that of the window: empty if not asked for."""
+    x, window = inputs.x, inputs.window
+    sums = x.new_empty(inputs.terms, x.shape[2], dtype=torch.float32)
+    return x.new_empty(x.shape), sums, window.new_empty(window.shape if of_window else (0,))
+
+
+def forward(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    y, rounding = allocate_outputs(inputs)
+    tensors, numbers = inputs.read()
+    length, programs, columns = inputs.cut(FORWARD_TILE)
+    with torch.cuda.device_of(inputs.x):  # Triton launches on the current GPU; autograd sets it for the backward pass
+        forward_kernel[(programs * columns,)](
+            *tensors, y, rounding, *numbers, length, **inputs.constants(FORWARD_TILE), num_warps=NUM_WARPS
+        )
+    return y, rounding
+
+
+def backward(inputs: Inputs, dy: Tensor, of_window: bool) -> tuple[Tensor, Tensor, Tensor]:
+    x, window = inputs.x, inputs.window
+    tensors, numbers = inputs.read()
+    length, programs, columns = inputs.cut(BACKWARD_TILE)
+    dx = x.new_empty(x.shape)
+    sums = x.new_empty(programs, inputs.terms, x.shape[2], dtype=torch.float32)
+    first_du = x.new_zeros(window.shape if of_window else (0,), dtype=torch.float32)  # 0: a short sequence has fewer rows
+    backward_kernel[(programs * columns,)](
+        *(*tensors, dy.contiguous(), dx, first_du, sums, *numbers, length),
+        **inputs.constants(BACKWARD_TILE),
+        WINDOW=of_window,
+        num_warps=NUM_WARPS,
+    )
+    dwindow = window_gradient(first_du, inputs.weight).to(window.dtype) if of_window else window.new_empty(0)
+    return dx, sums.sum(0), dwindow  # one order of summation: the same bits in every run
+
+
+def window_gradient(first_du: Tensor, weight: Tensor) -> Tensor:
+    """dwindow_j = Σ_{a ≤ j} weight_{j-a} du_a over the first rows a of each sequence, [S, W-1, C]."""
+    past = first_du.shape[1]
+    dwindow = torch.zeros_like(first_du)
+    for a in range(past):
+        dwindow[:, a:] += first_du[:, a, None] * weight.float().mT[: past - a]
+    return dwindow
+
+
+def _lined_up(x: Tensor) -> Tensor:
+    return x if x.stride(-1) == 1 else x.contiguous()
