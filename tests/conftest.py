@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +17,19 @@ if importlib.util.find_spec("beartype") is not None:
 
     import tests.typechecker  # noqa: F401, the hook looks it up by name
 
+    # of an op's modules those that say what is computed; the kernels and their launches are Triton's
+    checked = ("op", "reference", "chunked", "autograd")
+    ops = Path(__file__).resolve().parent.parent / "eigentrack" / "ops"
     install_import_hook(
-        ["eigentrack.ops", "eigentrack.layers", "eigentrack.models.sequence_model", "eigentrack.tasks"],
+        [
+            *(f"eigentrack.ops.{path.parent.name}.{path.stem}" for path in ops.glob("*/*.py") if path.stem in checked),
+            *(
+                f"eigentrack.ops.shared.{name}"
+                for name in ("chunk_carry", "chunk_decay", "chunk_layout", "dispatch", "packing")
+            ),
+            *(f"eigentrack.ops.shared.{name}" for name in ("per_sequence", "rotating_frame", "rotation", "shapes")),
+            *("eigentrack.layers", "eigentrack.models.sequence_model", "eigentrack.tasks"),
+        ],
         "tests.typechecker.check",
     )
 

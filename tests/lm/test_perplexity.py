@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from eigentrack.lm import cross_entropy, perplexity
+from eigentrack.lm import perplexity
 from eigentrack.lm.documents import ShareSplit
 from eigentrack.lm.language_model import find_model_folder, load_language_model
 from eigentrack.lm.perplexity import Windows, perplexity_by_position, perplexity_of
@@ -18,6 +18,7 @@ from eigentrack.lm.text_files import FileDocuments, find_files
 from eigentrack.lm.token_bytes import bytes_of_tokens
 from eigentrack.lm.token_text import TokenText, read_token_text
 from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.ops.cross_entropy import op as cross_entropy
 from tests.lm.corpora import write_corpus
 from tests.lm.small_language_models import TEXT, write_language_model
 
