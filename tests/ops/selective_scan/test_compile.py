@@ -22,6 +22,7 @@ from tests.ops.sm90 import Resources, compile_for_sm90
 ACTIVATIONS = {"x", "b", "c", "z", "y", "dy", "dx", "db", "dc", "dz"}  # in bfloat16 where those are; all others are float32
 FLAGS = ("START", "GATED", "SKIP", "SAVE", "INITIAL", "ENTER", "LEAVE", "GIVEN", "BACK")
 SIGNED, INNER = EigenRange(-1, 1), EigenRange(-0.5, 0.9)
+ENDS = (-1.0, 1.0)  # of the range
 
 
 def plan(size: int, eigenvalues: EigenRange = SIGNED) -> SelectiveScanPlan:
