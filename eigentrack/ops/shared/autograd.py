@@ -10,7 +10,7 @@ Eager calls go through an autograd Function; torch.compile sees the same two ste
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -161,7 +161,7 @@ class _Eager(torch.autograd.Function):
         return None, *kernels._finished(ctx, found)
 
 
-def _kinds(inputs: type[NamedTuple]) -> list[str]:
+def _kinds(inputs: Any) -> list[str]:
     """The fields' types in the words of torch's schemas; NamedTuple keeps postponed annotations as forward references."""
     words = {"Tensor | None": "Tensor?"}
     texts: list[Any] = [getattr(kind, "__forward_arg__", kind) for kind in inputs.__annotations__.values()]

@@ -377,10 +377,10 @@ def test_a_gate_of_zero_forgets_everything(time: int) -> None:
     gate[:, reset] = 0.0
     inputs = [x.float() for x in (q, k, v, beta, gate) if x is not None]
     _, state = delta_rule(*inputs, initial_state=torch.full((1, 1, 8, 8), 1e30, device=DEVICE), backend="triton")
-    _, tail = DELTA_RULE["reference"](
+    _, tail = DELTA_RULE.backends["reference"](
         *(x[:, reset:].double() for x in inputs),
         initial_state=torch.zeros(1, 1, 8, 8, device=DEVICE, dtype=torch.float64),
-        cu_seqlens=None,
+        packing=None,
     )
     assert relative_error(state, tail) <= TOLERANCE[torch.float32]
 

@@ -44,7 +44,7 @@ def compiled(kernel: Any, name: str, plan: SelectiveScanPlan, activation: str, d
     arguments |= {key: activation for key in kernel.arg_names if key in ACTIVATIONS}
     arguments |= {key: dt for key in kernel.arg_names if key in ("dt", "ddt")}
     found = compile_for_sm90(kernel, arguments, constants, settings["num_warps"], settings["num_stages"], even=rows)
-    print(f"\n{kernel.__name__}: {activation}, dt {dt}, N = {plan.size}, {plan.eigenvalues}, {settings}: {found}")
+    print(f"\n{kernel.__name__}: {activation}, dt {dt}, N = {plan.size}, [{plan.low:g}, {plan.high:g}], {settings}: {found}")
     return found
 
 
