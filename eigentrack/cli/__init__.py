@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from eigentrack.cli.catalogue import layers, tasks
 from eigentrack.cli.compile import compile_command, run_command, verify_command
 from eigentrack.cli.console import err, out
 from eigentrack.cli.demo import demo
@@ -24,6 +23,7 @@ from eigentrack.cli.inspect import inspect
 from eigentrack.cli.lm import lm_app
 from eigentrack.cli.options import join_eigenvalues, refuse_empty_paths
 from eigentrack.cli.reproduce import reproduce
+from eigentrack.cli.tasks_and_layers import layers, tasks
 from eigentrack.cli.train import train
 
 app = typer.Typer(

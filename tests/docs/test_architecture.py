@@ -48,7 +48,7 @@ LINKS = list(dict.fromkeys((step.caller, step.path) for walk in WALKS for step i
 
 @cache
 def imported_files(path: str) -> frozenset[str]:
-    """The files of the package that a file imports, at its top or inside a function; a package stands for what it re-exports."""
+    """Return the files that a file imports, at its top or in a function; a package stands for what it re-exports."""
     direct = _named_in(path)
     through = {file for package in direct if package.endswith("__init__.py") for file in _named_in(package)}
     return frozenset(direct | through)

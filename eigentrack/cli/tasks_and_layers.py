@@ -1,4 +1,4 @@
-"""eigentrack layers and eigentrack tasks: what there is."""
+"""eigentrack tasks and eigentrack layers: the lists of what there is."""
 
 from __future__ import annotations
 
