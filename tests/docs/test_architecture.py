@@ -114,4 +114,4 @@ def test_a_walk_is_read_by_its_indentation() -> None:
 def test_a_link_that_is_no_import_is_found() -> None:
     assert "eigentrack/cli/compile.py" not in imported_files("eigentrack/compiler/compiled.py")
     assert "eigentrack/ops/delta_rule/op.py" in imported_files("eigentrack/layers/delta_net.py"), "through eigentrack.ops"
-    assert "eigentrack/ops/delta_rule/autograd.py" in imported_files("eigentrack/ops/delta_rule/cases.py"), "in a function"
+    assert "eigentrack/automata/cascade.py" in imported_files("eigentrack/cli/compile.py"), "in a function"
