@@ -18,12 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from record import write_record
+
 from eigentrack.automata import DFA, MonoidTooLarge, classify, regex_dfa
 from eigentrack.automata.holonomy import holonomy
 from eigentrack.automata.machines import all_maps
 from eigentrack.automata.transition_monoid import libsemigroups_monoid, search_monoid
-from eigentrack.experiments.provenance import provenance
-from eigentrack.models.storage import write_json
 
 
 def main() -> None:
@@ -38,8 +38,7 @@ def main() -> None:
         rows.append(row)
         limit = "" if allowed is None else f"{allowed:g}"
         print(f"{title:56} {row['seconds']:8.2f} {limit:>8} {row['peak_mebibytes']:6.0f}  {row['outcome']}", flush=True)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    write_json(arguments.out, {"benchmark": "automata", "provenance": provenance(), "rows": rows})
+    write_record(arguments.out, "automata", rows=rows)
     print(f"written: {arguments.out}")
 
 

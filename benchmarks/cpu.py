@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from record import write_record
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from eigentrack.experiments.provenance import provenance
-from eigentrack.models.storage import write_json
 from eigentrack.ops import delta_rule, gated_linear, selective_scan
 from eigentrack.spectrum import EigenRange
 
@@ -45,8 +44,7 @@ def main() -> None:
     ]
     for row in rows:
         print(row["line"])
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    write_json(arguments.out, {"benchmark": "cpu", "provenance": provenance(), "rows": rows})
+    write_record(arguments.out, "cpu", rows=rows)
     print(f"written: {arguments.out}")
 
 

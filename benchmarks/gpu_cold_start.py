@@ -26,9 +26,9 @@ import gpu_ops
 import gpu_selective_scan
 import torch
 from gpu_table import Contender, Run, parse_arguments
+from record import write_record
 
 from eigentrack.experiments.provenance import provenance
-from eigentrack.models.storage import write_json
 
 
 def both(contender: Contender) -> Run:
@@ -106,13 +106,12 @@ def main() -> None:
     if arguments.inside:
         print(seconds_inside(arguments.inside))
         return
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     rows = {row["op"]: row for row in json.loads(arguments.out.read_text())["rows"]} if arguments.out.exists() else {}
     for op in (op for op in OPS if arguments.match in op):
         rows[op] = measure(op) | {"commit": provenance()["commit"]}
         print(f"{op:48s} {rows[op].get('refused') or format(rows[op]['seconds'], '6.1f') + ' s'}", flush=True)
         whole = {**provenance(), "commit": "each row has its own"}
-        write_json(arguments.out, {"benchmark": "gpu_cold_start", "provenance": whole, "rows": list(rows.values())})
+        write_record(arguments.out, "gpu_cold_start", provenance=whole, rows=list(rows.values()))
     print(f"written: {arguments.out}")
 
 

@@ -21,11 +21,10 @@ from typing import Any
 
 import torch
 from gpu_table import captured, ceilings, median_ms, parse_arguments
+from record import write_record
 from torch import Tensor
 from torch.nn import functional as F
 
-from eigentrack.experiments.provenance import provenance
-from eigentrack.models.storage import write_json
 from eigentrack.ops import delta_rule, gated_linear, selective_scan
 from eigentrack.spectrum import EigenRange
 
@@ -151,7 +150,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="decoding steps against the peers, on a GPU")
     parser.add_argument("--out", type=Path, default=Path("results/gpu_decode.json"))
     arguments = parse_arguments(parser)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     bandwidth, rows = ceilings()["bytes_per_s"], []
     for row in ROWS:
         size = 4 * torch.Size(row.state).numel()
@@ -167,7 +165,7 @@ def main() -> None:
                 text = found[name]["refused"][:90]
             print(f"{row.op:25s} B{row.batch:<4d} {name:6s} {text}   floor {found['floor_ms']:.4f} ms", flush=True)
         rows.append(found)
-        write_json(arguments.out, {"benchmark": "gpu_decode", "provenance": provenance(), "rows": rows})
+        write_record(arguments.out, "gpu_decode", rows=rows)
     print(f"written: {arguments.out}")
 
 

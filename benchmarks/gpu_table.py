@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import torch
+from record import write_record
 from torch import Tensor
 from triton.runtime import driver
 from triton.testing import do_bench
-
-from eigentrack.experiments.provenance import provenance
-from eigentrack.models.storage import write_json
 
 TIMES = ("forward_ms", "forward_graph_ms", "both_ms", "both_graph_ms")
 Run = Callable[[], Any]
@@ -92,7 +90,6 @@ def fill_table(
     print(", ".join(f"{name} {rate / 1e12:.2f}e12" for name, rate in ceiling.items()))
     print(f"{'ms':36s} {'':9s} {'fwd':>8s} {'graph':>8s} {'f+b':>8s} {'graph':>8s} {'MiB':>7s}")
     rows = []
-    out.parent.mkdir(parents=True, exist_ok=True)
     for shape in shapes:
         x = draw(shape)
         row: dict[str, Any] = {"shape": shape.name, **asdict(shape), "floors": floors(shape, ceiling)}  # type: ignore[call-overload]
@@ -108,7 +105,7 @@ def fill_table(
         bounds = ", ".join(f"{name} {value:.3f}" for name, value in row["floors"].items() if name.startswith("both"))
         print(f"{'':36s} floors: {bounds}{ratios(row, contenders, subject)}", flush=True)
         rows.append(row)
-        write_json(out, {"benchmark": benchmark, "provenance": provenance(), "ceilings": ceiling, "rows": rows})
+        write_record(out, benchmark, ceilings=ceiling, rows=rows)
     print(f"written: {out}")
 
 

@@ -18,14 +18,13 @@ import argparse
 import fnmatch
 import gc
 import json
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
+from record import median_step_ms
 from torch import Tensor, nn
 
 from eigentrack.experiments.provenance import provenance
@@ -184,17 +183,9 @@ PEERS: dict[str, dict[str, Callable[[Setting], Run]]] = {
 
 
 def measure(run: Run, rounds: int) -> dict[str, float]:
-    for number in range(WARM_UP):
-        outcome = run(number)
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(rounds + 1)]
-    events[0].record()
-    for number, event in enumerate(events[1:], start=WARM_UP):
-        outcome = run(number)
-        event.record()
-    torch.cuda.synchronize()
+    milliseconds, outcome = median_step_ms(run, warm_up=WARM_UP, rounds=rounds)
     if not torch.isfinite(outcome).all():
         raise ValueError(f"the loss or a gradient is not finite: {outcome.tolist()[:2]}")
-    milliseconds = statistics.median(before.elapsed_time(after) for before, after in pairwise(events))
     return {"milliseconds": milliseconds, "peak_gib": torch.cuda.max_memory_allocated() / 2**30, "loss": outcome[0].item()}
 
 

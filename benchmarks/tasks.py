@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from record import write_record
 
-from eigentrack.experiments.provenance import provenance
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.models.storage import write_json
 from eigentrack.tasks import Task
 from eigentrack.tasks.registry import make_task
 from eigentrack.training import TrainingConfig
@@ -46,8 +45,7 @@ def main() -> None:
     rows = [measure(name, options, arguments.batch, arguments.time, arguments.device) for name, options in CASES]
     for row in rows:
         print(row["line"])
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    write_json(arguments.out, {"benchmark": "tasks", "provenance": provenance(), "rows": rows})
+    write_record(arguments.out, "tasks", rows=rows)
     print(f"written: {arguments.out}")
 
 

@@ -10,20 +10,17 @@ The peer is flash-linear-attention 0.6, which tunes its kernels for two minutes;
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
+from record import median_step_ms, write_record
 from torch import Tensor, nn
 
-from eigentrack.experiments.provenance import provenance
 from eigentrack.layers import MIXERS
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.models.storage import write_json
 from eigentrack.tasks.tracking import parity
 from eigentrack.training import TrainingConfig
 from eigentrack.training.captured_step import CapturedStep
@@ -62,9 +59,8 @@ def main() -> None:
         how = ("CUDA graph" if contender.graph else "eager") + (", compiled" if contender.compiled else "")
         note = "" if finite else "  (loss not finite)"
         print(f"{contender.model:34} {contender.precision:9} {how:21} {milliseconds:8.3f} ms{note}", flush=True)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     setting = {"width": WIDTH, "layers": LAYERS, "heads": HEADS, "convolution": WINDOW, "batch": BATCH, "time": TIME}
-    write_json(arguments.out, {"benchmark": "training step", "setting": setting, "provenance": provenance(), "rows": rows})
+    write_record(arguments.out, "training step", setting=setting, rows=rows)
     print(f"written: {arguments.out}")
 
 
@@ -75,15 +71,7 @@ def median_step(contender: Contender, rounds: int) -> tuple[float, bool]:
     config = TrainingConfig(steps=10_000, batch=BATCH, lengths=(3, TIME), learning_rate=1e-4, precision=contender.precision)
     step = TrainingStep(model, parity(last_weight=1.0), config, compiled=contender.compiled)  # type: ignore[arg-type]
     run: Callable[[int], Tensor] = CapturedStep(step) if contender.graph else step
-    for number in range(10):
-        run(number)
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(rounds + 1)]
-    events[0].record()
-    for number, event in enumerate(events[1:], start=10):
-        outcome = run(number)
-        event.record()
-    torch.cuda.synchronize()
-    median = statistics.median(before.elapsed_time(after) for before, after in pairwise(events))
+    median, outcome = median_step_ms(run, warm_up=10, rounds=rounds)
     return median, bool(torch.isfinite(outcome).all())
 
 

@@ -67,7 +67,7 @@ def run_peers(script: str, options: list[str]) -> None:
         peers = {who: make for who, make in contenders.items() if who not in OURS}
         kept(name, out, shapes, draw, peers, *rest, **more)
 
-    gpu_table.fill_table, gpu_table.measure, gpu_table.write_json = fill_table, run_once, lambda *_: None
+    gpu_table.fill_table, gpu_table.measure, gpu_table.write_record = fill_table, run_once, lambda *_, **__: None
     gpu_table.ceilings = lambda: {"bytes_per_s": 1.0, "operations_per_s": 1.0}
     sys.argv = [script, *options]
     runpy.run_path(str(FOLDER / script), run_name="__main__")

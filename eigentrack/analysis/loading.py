@@ -15,7 +15,7 @@ from eigentrack.models import SequenceModel, load_model
 from eigentrack.models.storage import CONFIG_FILE, WRAPPED_CONFIG
 from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.registry import make_task
-from eigentrack.tasks.regular_language import chosen_automaton
+from eigentrack.tasks.tracking import chosen_automaton
 from eigentrack.training.run import MODEL, RUN_FILE, load_run
 
 COMPILED = "compiled network"

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from eigentrack.cli.catalogue import layers, tasks
 from eigentrack.cli.compile import compile_command, run_command, verify_command
 from eigentrack.cli.console import err, out
 from eigentrack.cli.demo import demo
@@ -23,8 +21,9 @@ from eigentrack.cli.explain import explain
 from eigentrack.cli.explore import explore
 from eigentrack.cli.inspect import inspect
 from eigentrack.cli.lm import lm_app
+from eigentrack.cli.options import join_eigenvalues, refuse_empty_paths
 from eigentrack.cli.reproduce import reproduce
-from eigentrack.cli.spaced_eigenvalues import join_eigenvalues
+from eigentrack.cli.tasks_and_layers import layers, tasks
 from eigentrack.cli.train import train
 
 app = typer.Typer(
@@ -48,16 +47,15 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "tasks": tasks,
     "layers": layers,
 }
-PATH_OPTIONS = ("--out", "-o", "--config", "--dfa", "--corpus", "--archive", "--tokenizer", "--draw", "--text")
 for name, command in COMMANDS.items():
     app.command(name)(command)
 app.add_typer(lm_app)
 
 
 def main() -> None:
-    """Runs the command line; a bad value becomes one line, never a trace (set EIGENTRACK_TRACE=1 to see it)."""
+    """Run the command line; a bad value becomes one line, never a trace (set EIGENTRACK_TRACE=1 to see it)."""
     try:
-        _refuse_empty_paths(sys.argv[1:])
+        refuse_empty_paths(sys.argv[1:])
         app(join_eigenvalues(sys.argv[1:]))
     except (ValueError, OSError, RuntimeError, MemoryError) as error:
         said = _out_of_memory(error) if isinstance(error, (RuntimeError, MemoryError)) else str(error)
@@ -67,15 +65,8 @@ def main() -> None:
         sys.exit(2)
 
 
-def _refuse_empty_paths(arguments: Sequence[str]) -> None:
-    """'' would be the current folder."""
-    for option, value in pairwise(arguments):
-        if option in PATH_OPTIONS and not value:
-            raise ValueError(f"{option} '' is empty: name a file or a folder")
-
-
 def _out_of_memory(error: Exception) -> str | None:
-    """None for an error that is another one."""
+    """Return what to say of an out-of-memory error; None if the error is another one."""
     found = str(error).splitlines()[-1:]
     if isinstance(error, MemoryError) or any("allocate memory" in line or "out of memory" in line for line in found):
         return f"out of memory ({''.join(found)[:200]}): take a smaller batch, width or length"

@@ -11,7 +11,9 @@ import typer
 from rich.markup import escape
 
 from eigentrack.automata.spelling import split_word
-from eigentrack.cli.automaton import (
+from eigentrack.cli.console import err, out
+from eigentrack.cli.drawing import Draw, check_drawing, draw_automaton
+from eigentrack.cli.language_options import (
     Alphabet,
     DfaFile,
     GroupName,
@@ -23,8 +25,7 @@ from eigentrack.cli.automaton import (
     image_limit_or_default,
     read_automaton,
 )
-from eigentrack.cli.console import AsJson, err, out
-from eigentrack.cli.drawing import check_drawing, draw_automaton
+from eigentrack.cli.options import AsJson, check_folder
 
 if TYPE_CHECKING:
     from eigentrack.compiler import Certificate, Robustness
@@ -52,7 +53,7 @@ def compile_command(
     dtype: Annotated[str, typer.Option(help="Of the weights: float32, float64, bfloat16 or float16.")] = "float32",
     state_limit: StateLimit = 200_000,
     image_limit: ImageLimit = None,
-    draw: Annotated[Path | None, typer.Option(help="Draw the automaton and its cascade: FILE.svg or FILE.png.")] = None,
+    draw: Draw = None,
     as_json: AsJson = False,
 ) -> None:
     """A network that recognises a regular language at every length, with the proof that it does.
@@ -65,8 +66,7 @@ def compile_command(
         raise ValueError(f"--dtype {dtype!r} is not known; there are {', '.join(DTYPES)}")
     if folder is None:
         raise ValueError("name the folder for the network: -o DIR")
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--out {folder} is a file: name a folder")
+    check_folder("--out", folder)
     check_limit("--state-limit", state_limit)
     images = image_limit_or_default(image_limit)
     if draw is not None:

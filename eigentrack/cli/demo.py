@@ -10,7 +10,8 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from eigentrack.cli.console import AsJson, err, out
+from eigentrack.cli.console import err, out
+from eigentrack.cli.options import AsJson
 
 if TYPE_CHECKING:
     from eigentrack.experiments.parity_twins import Outcome

@@ -1,20 +1,24 @@
-"""Drawings: the automaton as a graph, its cascade as a row of levels; by graphviz if it is there, else by matplotlib."""
+"""The --draw option: the automaton as a graph, its cascade as a row of levels; by graphviz if it is there, else matplotlib."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 if TYPE_CHECKING:
     from eigentrack.automata import DFA, Cascade
 
 MOST_STATES = 200
 FORMATS = (".svg", ".png")
+Draw = Annotated[Path | None, typer.Option(help="Draw the automaton and its cascade: FILE.svg or FILE.png.")]
 
 
 def check_drawing(path: Path) -> None:
+    """Raise if the file's name does not end in a format that can be drawn."""
     if path.suffix not in FORMATS:
         raise ValueError(f"--draw {path} must end in .svg or .png")
 
@@ -28,26 +32,19 @@ def draw_automaton(dfa: DFA, levels: Cascade | None, path: Path) -> None:
         _draw_by_matplotlib(dfa, levels, path)
 
 
-def _arrows(dfa: DFA) -> dict[tuple[int, int], str]:
-    """Source and target → the letters that lead from one to the other."""
-    arrows: dict[tuple[int, int], list[str]] = {}
-    for state, row in enumerate(dfa.transitions):
-        for letter, target in zip(dfa.letters, row, strict=True):
-            arrows.setdefault((state, target), []).append(letter)
-    return {ends: ", ".join(letters) if len(letters) <= 4 else f"{len(letters)} letters" for ends, letters in arrows.items()}
-
-
 def _captions(levels: Cascade | None) -> list[str]:
     return [] if levels is None else [f"{level.points} points\n{level.description}" for level in levels.levels]
 
 
 def _dot(dfa: DFA, levels: Cascade | None) -> str:
+    from eigentrack.explorer.automaton_drawing import arrow_labels
+
     lines = ["digraph automaton { rankdir=LR; node [shape=circle]; start [shape=point];", f"start -> q{dfa.start};"]
     lines += [
         f'q{state} [label="{state}" shape={"doublecircle" if state in dfa.accepting else "circle"}];'
         for state in range(dfa.states)
     ]
-    lines += [f'q{source} -> q{target} [label="{_quoted(text)}"];' for (source, target), text in _arrows(dfa).items()]
+    lines += [f'q{source} -> q{target} [label="{_quoted(text)}"];' for (source, target), text in arrow_labels(dfa).items()]
     captions = [_quoted(caption) for caption in _captions(levels)]
     if captions:
         lines.append('subgraph cluster_cascade { label="cascade, top level first"; node [shape=box];')
@@ -68,9 +65,11 @@ def _draw_by_matplotlib(dfa: DFA, levels: Cascade | None, path: Path) -> None:
     import networkx  # type: ignore[import-untyped]
     from matplotlib import pyplot
 
+    from eigentrack.explorer.automaton_drawing import arrow_labels
+
     graph = networkx.DiGraph()
     graph.add_nodes_from(range(dfa.states))
-    graph.add_edges_from(_arrows(dfa))
+    graph.add_edges_from(arrow_labels(dfa))
     places = networkx.circular_layout(graph) if dfa.states > 3 else networkx.shell_layout(graph)
     captions = _captions(levels)
     figure, (top, bottom) = pyplot.subplots(2, 1, figsize=(8, 9), height_ratios=(5, 1), layout="constrained")
@@ -81,7 +80,7 @@ def _draw_by_matplotlib(dfa: DFA, levels: Cascade | None, path: Path) -> None:
     )
     networkx.draw_networkx_labels(graph, places, ax=top)
     networkx.draw_networkx_edges(graph, places, ax=top, node_size=700, connectionstyle="arc3,rad=0.12")
-    labels = {ends: text.replace("$", r"\$") for ends, text in _arrows(dfa).items()}  # no formulas
+    labels = {ends: text.replace("$", r"\$") for ends, text in arrow_labels(dfa).items()}  # no formulas
     networkx.draw_networkx_edge_labels(graph, places, labels, ax=top, connectionstyle="arc3,rad=0.12", font_size=8)
     top.set_title("automaton: thick border = start, green = accepting")
     for number, caption in enumerate(captions):

@@ -10,8 +10,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from eigentrack.cli.console import AsJson, out
-from eigentrack.cli.device import Device, check_device
+from eigentrack.cli.console import out
+from eigentrack.cli.options import AsJson, Device, check_device
 
 
 def evaluate(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +10,9 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from eigentrack.automata.class_words import CLASS_IN_WORDS
-from eigentrack.cli.automaton import (
+from eigentrack.cli.console import err, out
+from eigentrack.cli.drawing import Draw, check_drawing, draw_automaton
+from eigentrack.cli.language_options import (
     Alphabet,
     DfaFile,
     GroupName,
@@ -23,8 +24,7 @@ from eigentrack.cli.automaton import (
     image_limit_or_default,
     read_automaton,
 )
-from eigentrack.cli.console import AsJson, err, out
-from eigentrack.cli.drawing import check_drawing, draw_automaton
+from eigentrack.cli.options import AsJson
 
 if TYPE_CHECKING:
     from eigentrack.automata import DFA, Cascade, LanguageClass
@@ -47,7 +47,7 @@ def explain(
     letters: Letters = None,
     monoid_limit: Annotated[int | None, typer.Option(help="Give up beyond so many elements of the monoid.")] = None,
     image_limit: ImageLimit = None,
-    draw: Annotated[Path | None, typer.Option(help="Draw the automaton and its cascade: FILE.svg or FILE.png.")] = None,
+    draw: Draw = None,
     as_json: AsJson = False,
 ) -> None:
     """What a regular language needs: its automaton and monoid, its class, and which architectures can recognise it, and why.

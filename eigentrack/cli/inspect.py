@@ -10,9 +10,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from eigentrack.cli.console import AsJson, err, out
-from eigentrack.cli.device import Device, check_device
-from eigentrack.cli.named_values import named_values
+from eigentrack.cli.console import err, out
+from eigentrack.cli.options import AsJson, Device, check_device, check_folder, named_values
 
 MOST_LETTERS = 1e9  # hours
 Task = Annotated[
@@ -47,9 +46,8 @@ def inspect(
         raise ValueError(f"--longest {longest:g} must be a whole number of letters, from 1 to {MOST_LETTERS:g}")
     check_device(device)
     target = folder or checkpoint
-    for flag, path in {"CHECKPOINT": checkpoint, "--out": target}.items():
-        if path.exists() and not path.is_dir():
-            raise ValueError(f"{flag} {path} is a file: name a folder")
+    check_folder("CHECKPOINT", checkpoint)
+    check_folder("--out", target)
     loaded = load_inspected(checkpoint, task, named_values("--task-option", task_option), device)
     target.mkdir(parents=True, exist_ok=True)  # where that cannot be, it is known before the work
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn()

@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from eigentrack.cli.console import AsJson, err, out
-from eigentrack.cli.device import Device, check_device
+from eigentrack.cli.console import err, out
+from eigentrack.cli.options import AsJson, Device, check_device
 
 if TYPE_CHECKING:
     from eigentrack.experiments.ledger import SweepProgress

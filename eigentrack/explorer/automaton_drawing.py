@@ -26,7 +26,7 @@ def draw_automaton(dfa: DFA, current: int | None = None) -> str:
     places = _places(dfa.states)
     in_row = dfa.states <= ROW
     curves, labels = [_entry(places[dfa.start], (-1.0, 0.0) if in_row else (-0.64, -0.77))], []
-    for (source, target), text in _arrows(dfa).items():
+    for (source, target), text in arrow_labels(dfa).items():
         if source == target:
             curve, middle = _loop(places[source], (0.0, -1.0) if in_row else _unit((0.0, 0.0), places[source]))
         else:
@@ -55,7 +55,8 @@ def _places(states: int) -> list[Point]:
     return [(ring * math.cos(angle), ring * math.sin(angle)) for angle in angles]
 
 
-def _arrows(dfa: DFA) -> dict[tuple[int, int], str]:
+def arrow_labels(dfa: DFA) -> dict[tuple[int, int], str]:
+    """Return, for each arrow from a state to a state, the letters that follow it, or how many they are."""
     letters: dict[tuple[int, int], list[str]] = {}
     for state, row in enumerate(dfa.transitions):
         for letter, target in zip(dfa.letters, row, strict=True):

@@ -1,16 +1,20 @@
-"""What the page says about a compiled network: its sizes and certificate, and what it does with a word at one position."""
+"""A compiled network on the page: its files, its sizes and certificate, and what it does with a word at one position."""
 
 from __future__ import annotations
 
+import zipfile
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eigentrack.compiler import Certificate, Compiled
+from eigentrack.compiler import Certificate, Compiled, choose_plan, compile_network, save_compiled
 from eigentrack.explorer.automaton_drawing import draw_automaton
+from eigentrack.explorer.language_choice import LanguageChoice
 from eigentrack.explorer.markup import heading, paragraph, picture, sheet, table
 from eigentrack.explorer.word_reading import LayerReading, Reading
+from eigentrack.explorer.worker import Line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,6 +22,21 @@ if TYPE_CHECKING:
 MOST_LAYERS = 6  # in the picture
 LARGEST = 48  # rows of a matrix in the picture; heads beyond are left out
 LARGEST_WITH_NUMBERS = 8
+
+
+def compile_into(line: Line, choice: LanguageChoice, architecture: str | None, folder: Path) -> None:
+    """For a worker: write the smallest network of the architecture, or of all, into the folder with its certificate."""
+    save_compiled(compile_network(choose_plan(choice.automaton(), architecture)), folder)
+
+
+def zip_folder(folder: Path) -> Path:
+    """Write the folder into a zip file beside it, named like it."""
+    target = folder.with_suffix(".zip")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                archive.write(path, path.relative_to(folder.parent))
+    return target
 
 
 def show_network(compiled: Compiled, title: str) -> str:

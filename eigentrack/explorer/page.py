@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gradio as gr
 
-from eigentrack.explorer.language_picker import build_picker
-from eigentrack.explorer.rooms.inspect import build_inspect_room
-from eigentrack.explorer.rooms.language import build_language_room
-from eigentrack.explorer.rooms.network import build_network_room
-from eigentrack.explorer.rooms.train import build_train_room
+from eigentrack.automata import LANGUAGES
+from eigentrack.explorer.language_choice import GROUP, GROUP_LETTERS, KINDS, NAMED, REGEX
+from eigentrack.explorer.rooms import (
+    LanguagePicker,
+    build_inspect_room,
+    build_language_room,
+    build_network_room,
+    build_train_room,
+)
 from eigentrack.explorer.session import Sessions
 from eigentrack.explorer.twin_training import TrainingQueue
 
@@ -35,3 +41,21 @@ def build_page(sessions: Sessions, is_local: bool) -> gr.Blocks:
 
         page.unload(end_session)
     return page
+
+
+def build_picker() -> LanguagePicker:
+    with gr.Row(equal_height=True):
+        kind = gr.Radio(KINDS, value=REGEX, label="A language, by", scale=2)
+        regex = gr.Textbox("(ab|ba)*", label="Regular expression", elem_id="regex", scale=2)
+        extra = gr.Textbox("", label="Letters beyond those in it", elem_id="extra-letters", scale=1)
+        names = [(f"{name}: {what}", name) for name, (what, _) in LANGUAGES.items()]
+        named = gr.Dropdown(names, value="parity", label="Named language", visible=False, scale=3)
+        group = gr.Textbox("S3", label="Group, such as S5, A5, Z60, D4, Q8, Z2xZ3", visible=False, scale=2)
+        elements = gr.Dropdown(GROUP_LETTERS, value="generators", label="Its letters", visible=False, scale=1)
+
+    def show_fields(chosen: str) -> list[Any]:
+        kinds = (REGEX, REGEX, NAMED, GROUP, GROUP)
+        return [gr.update(visible=chosen == own) for own in kinds]
+
+    kind.change(show_fields, kind, [regex, extra, named, group, elements], show_progress="hidden", api_visibility="private")
+    return LanguagePicker([kind, regex, extra, named, group, elements], regex)

@@ -26,7 +26,7 @@ LOOKS_EVERY = 0.05  # seconds
 # a fork server has imported all this already: a worker starts in milliseconds, and shares no thread with the web server
 _PRELOADED = (
     "eigentrack.explorer.language_view",
-    "eigentrack.explorer.network_files",
+    "eigentrack.explorer.network_view",
     "eigentrack.explorer.twin",
     "eigentrack.explorer.inspection_view",
     "automata.fa.nfa",  # the package imports these three only where it needs them

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from eigentrack.tasks.associative_scan import associative_scan
 from eigentrack.tasks.counter_random import random_integers
-from eigentrack.tasks.device_tables import DeviceTables
+from eigentrack.tasks.task import DeviceTables
 
 FEW_STATES = 16  # above, the maps of all states cost more than a loop
 _SCALE = 2**31

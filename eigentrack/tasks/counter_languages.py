@@ -20,8 +20,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from eigentrack.tasks.counter_random import random_integers
-from eigentrack.tasks.device_tables import DeviceTables
-from eigentrack.tasks.task import Batch, Task, check_lengths
+from eigentrack.tasks.task import Batch, DeviceTables, Task, check_lengths
 
 END = "end"  # of the word, in the answers that allow it
 BRACKETS = "()[]{}<>«»⟦⟧"

@@ -10,8 +10,7 @@ from typing import Any
 from eigentrack.automata.dfa_file import read_dfa_values
 from eigentrack.options import check_options
 from eigentrack.tasks.counter_languages import CounterLanguage
-from eigentrack.tasks.modular_arithmetic import ModularArithmetic
-from eigentrack.tasks.modular_arithmetic_brackets import ModularArithmeticWithBrackets
+from eigentrack.tasks.modular_arithmetic import ModularArithmetic, ModularArithmeticWithBrackets
 from eigentrack.tasks.recall import AssociativeRecall
 from eigentrack.tasks.task import Task
 from eigentrack.tasks.tracking import cycle_navigation, flip_flop, parity, recognition, state_prediction, word_problem

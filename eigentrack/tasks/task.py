@@ -60,3 +60,17 @@ def check_lengths(lengths: tuple[int, int], least: int = 1) -> None:
     shortest, longest = lengths
     if not least <= shortest <= longest:
         raise ValueError(f"lengths={lengths} must be {least} ≤ shortest ≤ longest")
+
+
+class DeviceTables:
+    """What a sampler looks up, copied to each device once: a CUDA graph cannot hold a copy from the host."""
+
+    def __init__(self, *tables: Tensor) -> None:
+        self._on: dict[torch.device, tuple[Tensor, ...]] = {}
+        self._tables = tables
+
+    def on(self, device: torch.device) -> tuple[Tensor, ...]:
+        """Return the tables in the order in which they were given."""
+        if device not in self._on:
+            self._on[device] = tuple(table.to(device) for table in self._tables)
+        return self._on[device]

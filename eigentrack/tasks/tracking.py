@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -18,12 +19,11 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from eigentrack.automata import DFA, group, language
+from eigentrack.automata import DFA, group, language, regex_dfa
+from eigentrack.automata.dfa_file import read_dfa_values
 from eigentrack.tasks.automaton_walk import AutomatonWalk
 from eigentrack.tasks.counter_random import random_integers
-from eigentrack.tasks.device_tables import DeviceTables
-from eigentrack.tasks.regular_language import chosen_automaton
-from eigentrack.tasks.task import Batch, Task, check_lengths
+from eigentrack.tasks.task import Batch, DeviceTables, Task, check_lengths
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,20 @@ def recognition(
 def dfa_recognition(dfa: DFA, escape: float = 0.1, last_weight: float = 0.0) -> TrackingTask:
     outputs = tuple(int(state in dfa.accepting) for state in range(dfa.states))
     return TrackingTask(dfa.transitions, outputs, dfa.start, live=dfa.live_states(), escape=escape, last_weight=last_weight)
+
+
+def chosen_automaton(name: str | None, regex: str | None, alphabet: str, dfa: dict | str | None) -> DFA:
+    """Return the automaton of the one option that is given; `dfa` is the path of a JSON file, or what such a file holds."""
+    given = {option: value for option, value in (("name", name), ("regex", regex), ("dfa", dfa)) if value is not None}
+    if len(given) != 1:
+        raise ValueError(f"a language is given by one of name, regex and dfa, not by {' and '.join(given) or 'none of them'}")
+    if alphabet and regex is None:
+        raise ValueError(f"alphabet={alphabet!r} adds letters to a regex: a {next(iter(given))} has its own")
+    if name is not None:
+        return language(name)
+    if regex is not None:
+        return regex_dfa(regex, alphabet)
+    return DFA.from_json(read_dfa_values(Path(dfa)) if isinstance(dfa, str) else dfa)
 
 
 def state_prediction(

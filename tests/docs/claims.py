@@ -7,6 +7,7 @@ session        `$ eigentrack …` and what it prints
 configuration  a file that a command of the page reads
 output         what the block before it prints; compared
 equation, map  no code; tests/test_readme.py checks the map of files
+walk           files in the order in which data passes them; tests/docs/test_architecture.py follows their imports
 
 runner         runs
 AT_ONCE        Python, and commands that take seconds, in this process
@@ -55,6 +56,7 @@ def kinds(block: Block, before: Block | None, read: str) -> list[str]:
         "configuration": block.language in ("yaml", "json") and block.file is not None and block.file in read.split(),
         "equation": is_indented and all(map(_is_equation, lines)) and not is_python(block.text),
         "map": is_indented and lines[0] == "eigentrack/",
+        "walk": block.language == "walk",
     }
     found = [kind for kind, holds in may_be.items() if holds]
     prints = before is not None and before.language in ("python", "bash")

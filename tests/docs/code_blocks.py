@@ -3,6 +3,7 @@
 ```python                  runs
 ```text                    what the Python block before it prints
 ```yaml title="run.yaml"   a file that a command reads; json as well
+```walk                    files, the called below their callers
 ```bash, indented          commands; after `$ eigentrack …` what it prints
 indented                   or what the block before it prints, an equation, a map of files
 """

@@ -27,7 +27,7 @@ def test_everything_that_runs_has_one_runner(page: str) -> None:
     for block, kind in kinds_of_blocks(page):
         runners = [claim.runner for claim in found if claim.block == block]
         assert set(runners) <= {AT_ONCE, IN_A_SHELL}
-        if kind in ("equation", "map", "configuration"):
+        if kind in ("equation", "map", "walk", "configuration"):
             assert not runners
         elif kind == "session" or (kind == "commands" and all(line.startswith("eigentrack") for line in shell_lines(block))):
             assert len(runners) == len(commands(block)) > 0, f"{page}, line {block.line}"

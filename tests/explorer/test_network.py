@@ -9,8 +9,7 @@ import pytest
 from eigentrack.compiler import Compiled, choose_plan, compile_network, load_compiled, verify
 from eigentrack.explorer.inspection_view import inspect_folder, show_inspection
 from eigentrack.explorer.language_choice import GROUP, NAMED, REGEX, LanguageChoice
-from eigentrack.explorer.network_files import compile_into, zip_folder
-from eigentrack.explorer.network_view import certificate_in_words, show_network, show_position
+from eigentrack.explorer.network_view import certificate_in_words, compile_into, show_network, show_position, zip_folder
 from eigentrack.explorer.word_reading import MOST_LETTERS, read_word
 
 

@@ -9,8 +9,7 @@ from collections.abc import Hashable, Iterable
 import pytest
 import torch
 
-from eigentrack.tasks.modular_arithmetic import TIMES, ModularArithmetic
-from eigentrack.tasks.modular_arithmetic_brackets import ModularArithmeticWithBrackets
+from eigentrack.tasks.modular_arithmetic import TIMES, ModularArithmetic, ModularArithmeticWithBrackets
 from eigentrack.tasks.task import Batch
 
 AnyArithmetic = ModularArithmetic | ModularArithmeticWithBrackets

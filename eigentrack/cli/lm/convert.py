@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from eigentrack.cli.console import AsJson, out
+from eigentrack.cli.console import out
+from eigentrack.cli.options import AsJson
 
 
 def convert(

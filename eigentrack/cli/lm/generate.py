@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from eigentrack.cli.device import Device, check_device
+from eigentrack.cli.options import Device, check_device
 
 
 def generate(

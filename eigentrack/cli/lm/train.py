@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from eigentrack.cli.console import out
-from eigentrack.cli.device import Device, check_device
-from eigentrack.cli.training_bar import TrainingBar
+from eigentrack.cli.console import TrainingBar, out
+from eigentrack.cli.options import Device, check_device
 
 
 def train(

@@ -22,6 +22,7 @@ ImageLimit = Annotated[int | None, typer.Option(help="Give up the cascade beyond
 
 
 def image_limit_or_default(image_limit: int | None) -> int:
+    """Return the limit that is given, or the default of the algebra."""
     from eigentrack.automata.image_sets import DEFAULT_LIMIT
 
     check_limit("--image-limit", image_limit)
@@ -31,7 +32,7 @@ def image_limit_or_default(image_limit: int | None) -> int:
 def read_automaton(
     regex: str | None, alphabet: str, named: str | None, file: Path | None, group: str | None, letters: str | None
 ) -> DFA:
-    """The complete minimal DFA."""
+    """Return the complete minimal DFA of the one language that is given."""
     from eigentrack.automata import DFA, language, minimal, regex_dfa, word_problem_dfa
     from eigentrack.automata.dfa_file import read_dfa_values
 

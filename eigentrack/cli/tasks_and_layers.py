@@ -1,4 +1,4 @@
-"""eigentrack layers and eigentrack tasks: what there is."""
+"""eigentrack tasks and eigentrack layers: the lists of what there is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 
 from rich.markup import escape
 
-from eigentrack.cli.console import AsJson, out
+from eigentrack.cli.console import out
+from eigentrack.cli.options import AsJson
 
 
 def layers(as_json: AsJson = False) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eigentrack.cli import main
-from eigentrack.cli.spaced_eigenvalues import join_eigenvalues
+from eigentrack.cli.options import join_eigenvalues
 from eigentrack.models import ModelConfig, SequenceModel, save_model
 from eigentrack.models.storage import load_config
 from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange, parse_eigenvalues

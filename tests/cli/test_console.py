@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from eigentrack.cli import training_bar
+from eigentrack.cli import console as consoles
 from eigentrack.cli.lm.train import _said as said_of_language_models
 from eigentrack.cli.train import _said as said_of_tasks
 
@@ -28,8 +28,8 @@ def last_line(
 ) -> str:
     """Of a bar after steps 999 to 1001 of 200,000, the second with a validation."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    monkeypatch.setattr(training_bar, "err", console)
-    with training_bar.TrainingBar(200_000, describe) as bar:
+    monkeypatch.setattr(consoles, "err", console)
+    with consoles.TrainingBar(200_000, describe) as bar:
         for step, more in ((999, {}), (1000, validation), (1001, {})):
             bar.report(step, {**metrics, **more})
     shown = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", console.file.getvalue())
