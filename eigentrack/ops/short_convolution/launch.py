@@ -12,8 +12,7 @@ import torch
 import triton
 from torch import Tensor
 
-from eigentrack.ops.short_convolution.backward import backward_kernel
-from eigentrack.ops.short_convolution.forward import forward_kernel
+from eigentrack.ops.short_convolution.kernels import backward_kernel, forward_kernel
 
 FORWARD_TILE = 1024  # numbers: 8 rows of 128 channels, one load of 16 bytes a thread in bfloat16
 BACKWARD_TILE = 512  # half of that: a thread keeps four times as much in registers

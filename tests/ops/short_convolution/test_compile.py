@@ -12,8 +12,7 @@ pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") == "1":
     pytest.skip("nothing is compiled where Triton interprets", allow_module_level=True)
 
-from eigentrack.ops.short_convolution.backward import backward_kernel
-from eigentrack.ops.short_convolution.forward import forward_kernel
+from eigentrack.ops.short_convolution.kernels import backward_kernel, forward_kernel
 from eigentrack.ops.short_convolution.launch import BACKWARD_TILE, FORWARD_TILE, NUM_WARPS, Inputs
 from tests.ops.sm90 import Resources, compile_for_sm90
 
