@@ -54,13 +54,16 @@ class DifferentiableKernels:
         fields = launches.Inputs._fields
         kinds = _kinds(launches.Inputs)
         self._tensors = tuple(n for n, kind in enumerate(kinds) if kind.startswith("Tensor"))
+        self._options = tuple(n for n in range(len(fields)) if n not in self._tensors)
         self._kept = tuple(n for n in self._tensors if fields[n] not in forgotten)
+        self._forgotten = tuple(n for n in self._tensors if n not in self._kept)
         self._outputs, self._saved = len(launches.Outputs._fields), len(launches.Saved._fields)
         self._constant = tuple(launches.Outputs._fields.index(name) for name in constant)
         self._operator, self._backward_operator = self._register(kinds)
 
     def __call__(self, *inputs: Any) -> tuple[Tensor, ...]:
-        save = torch.is_grad_enabled() and any(inputs[n] is not None and inputs[n].requires_grad for n in self._tensors)
+        tensors = (inputs[n] for n in self._tensors)
+        save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
         if torch.compiler.is_compiling():
             return self._operator(*inputs, save)[: self._outputs]
         if save:
@@ -71,15 +74,18 @@ class DifferentiableKernels:
         ctx.set_materialize_grads(False)
         if self._constant:
             ctx.mark_non_differentiable(*(outputs[n] for n in self._constant))
-        ctx.dtypes = tuple(x.dtype if isinstance(x, Tensor) else None for x in inputs)
-        ctx.options = tuple(None if n in self._tensors else x for n, x in enumerate(inputs))
+        ctx.options = [inputs[n] for n in self._options]
+        ctx.dtypes = {n: inputs[n].dtype for n in self._forgotten}  # a kept input says its own
         ctx.save_for_backward(*(inputs[n] for n in self._kept), *saved)
 
     def recall(self, ctx: Any) -> tuple[list[Any], Tensors]:
         """Return the inputs, None in place of forgotten ones, and what forward has saved."""
-        inputs, kept = list(ctx.options), ctx.saved_tensors  # once: checkpointing hands them over a single time
-        for place, tensor in zip(self._kept, kept[: len(self._kept)], strict=True):
+        kept = ctx.saved_tensors  # once: checkpointing hands them over a single time
+        inputs: list[Any] = [None] * (len(self._tensors) + len(self._options))
+        for place, tensor in zip(self._kept, kept, strict=False):
             inputs[place] = tensor
+        for place, option in zip(self._options, ctx.options, strict=True):
+            inputs[place] = option
         return inputs, kept[len(self._kept) :]
 
     def _register(self, kinds: list[str]) -> tuple[Any, Any]:
@@ -127,7 +133,7 @@ class DifferentiableKernels:
             inputs, kept = self.recall(ctx)
             wanted = list(ctx.needs_input_grad[: len(inputs)])
             found = backward_operator(*map(_contiguous, doutputs[: self._outputs]), *kept, *inputs, wanted)
-            return *self._finished(ctx, tuple(x if x.numel() else None for x in found)), None
+            return *self.finished(ctx, inputs, tuple(x if x.numel() else None for x in found)), None
 
         operator.register_autograd(differentiate, setup_context=setup)
         return operator, backward_operator
@@ -137,10 +143,14 @@ class DifferentiableKernels:
         saved = self.launches.Saved(*(x if x.numel() else None for x in rest[: self._saved]))
         return self.launches.Inputs(*rest[self._saved :]), saved, doutputs, wanted
 
-    def _finished(self, ctx: Any, found: Tensors) -> Tensors:
+    def finished(self, ctx: Any, inputs: list[Any], found: Tensors) -> Tensors:
         """The gradients in the dtypes of their inputs, None for inputs that have none."""
-        gradients = (None if x is None else x.to(dtype) for x, dtype in zip(found, ctx.dtypes, strict=False))
-        return *gradients, *[None] * (len(ctx.dtypes) - len(found))
+        gradients: list[Tensor | None] = [None] * len(inputs)
+        for n, gradient in enumerate(found):
+            if gradient is not None:
+                dtype = ctx.dtypes[n] if inputs[n] is None else inputs[n].dtype
+                gradients[n] = gradient if gradient.dtype == dtype else gradient.to(dtype)
+        return tuple(gradients)
 
 
 class _Eager(torch.autograd.Function):
@@ -158,7 +168,7 @@ class _Eager(torch.autograd.Function):
         inputs, saved = kernels.recall(ctx)
         doutputs = tuple(map(_contiguous, doutputs))
         found = launches.backward(launches.Inputs(*inputs), launches.Saved(*saved), doutputs, ctx.needs_input_grad[1:])
-        return None, *kernels._finished(ctx, found)
+        return None, *kernels.finished(ctx, inputs, found)
 
 
 def _kinds(inputs: Any) -> list[str]:

@@ -7,7 +7,7 @@
 Rows lie end to end, [R, C]. A program walks down BS stretches of rows at once, row by row, in one tile of channels; the last
 W-1 rows of x stay in registers, and where a sequence starts its window takes their place. Sums are float32.
 
-Backward: gradients of the short convolution and what follows it, from x and dy alone: u is made again. With e = z/|z|, s = σ(u),
+The gradients come from x and dy alone: u is made again. With e = z/|z|, s = σ(u),
 
     dz = scale (dy - e (e·dy)) / |z|, or scale dy                  du = dz s (1 + u (1 - s)), or dz
     dx_t = Σ_l tap_l du_{t+l} within the sequence                dtap_l = Σ_t du_t x_{t-l}          dbias = Σ_t du_t
