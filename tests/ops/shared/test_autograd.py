@@ -1,4 +1,4 @@
-"""The wrapper that makes kernels differentiable, around plain torch in place of kernels: y = scale · x · w + shift, m = max(y)."""
+"""The wrapper that makes kernels differentiable, around plain torch: y = scale · x · w + shift, and its largest entry."""
 
 from __future__ import annotations
 
