@@ -12,9 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
-from eigentrack.layers.norm import RMSNorm
+from eigentrack.layers.norm import RMSNorm, unit
 from eigentrack.layers.short_convolution import Part, optional_convolution
-from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width
 from eigentrack.ops import mlstm
 from eigentrack.spectrum import EigenRange

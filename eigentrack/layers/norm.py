@@ -1,7 +1,8 @@
-"""RMSNorm: x / √(mean x² + eps) ⊙ weight, in the weight's precision."""
+"""RMSNorm: x / √(mean x² + eps) ⊙ weight, in the weight's precision; and keys of length one, x / |x|."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from eigentrack.layers.validation import require_positive_number
@@ -18,3 +19,11 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.to(self.weight.dtype))
+
+
+def unit(x: Tensor, smallest: float = 1e-6) -> Tensor:
+    """Return x / max(|x|, smallest) over the last axis: keys of length one, so that β alone decides the eigenvalue 1 - β |k|².
+
+    Others add a small number under the root instead; then |k|² < 1 and the eigenvalue -1 is out of reach.
+    """
+    return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min(smallest)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eigentrack.layers.unit_keys import unit
+from eigentrack.layers.norm import unit
 from eigentrack.layers.validation import require_positive
 from eigentrack.ops.shared.dispatch import state_dtype
 from eigentrack.ops.shared.packing import sequence_lengths

@@ -18,8 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from eigentrack.layers.mixer import Mixer, MixerState, gate_precision
-from eigentrack.layers.norm import RMSNorm
-from eigentrack.layers.unit_keys import unit
+from eigentrack.layers.norm import RMSNorm, unit
 from eigentrack.layers.validation import head_width, require_positive, require_positive_number
 from eigentrack.ops.shared.packing import sequence_lengths
 

@@ -13,7 +13,7 @@ import torch
 from transformers import OlmoHybridConfig, OlmoHybridForCausalLM
 from transformers.models.olmo_hybrid import modeling_olmo_hybrid
 
-from eigentrack.layers.unit_keys import unit
+from eigentrack.layers.norm import unit
 from eigentrack.lm.conversion import in_our_names
 from eigentrack.lm.conversion.olmo_hybrid import OLMO_HYBRID
 from eigentrack.models import SequenceModel
