@@ -65,7 +65,7 @@ class Twin:
     def config(self, corpus: str, steps: int) -> LanguageRunConfig:
         model = {**MODELS[self.model], "eigenvalues": RANGES[self.range], "tie_embeddings": True}
         if self.range == FROM_HALF:
-            model["mixer_options"] = {**model["mixer_options"], "first_eigenvalue": 0.5}
+            model["initial"] = {"eigenvalue": 0.5}
         values = {
             "corpus": corpus,
             "model": model,

@@ -1,8 +1,9 @@
-"""JSON as people write it: what json itself would pass over in silence, or name by its own limits, is named here."""
+"""JSON as people write it and as every reader takes it: what json passes over in silence is named or replaced here."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -28,3 +29,16 @@ def refuse_repeats(names: Iterable[Any]) -> None:
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     refuse_repeats(name for name, _ in pairs)
     return dict(pairs)
+
+
+def plain_json(value: Any) -> Any:
+    """Return the value as every reader of JSON takes it: a complex number as [real, imaginary], an infinity or NaN as null."""
+    if isinstance(value, complex):
+        return [plain_json(value.real), plain_json(value.imag)]
+    if isinstance(value, dict):
+        return {key: plain_json(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_json(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

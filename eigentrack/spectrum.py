@@ -7,14 +7,15 @@ the range bounds that one eigenvalue, so b lies in [1 - high, 1 - low].
 A gate s and an angle, counted in turns, become the eigenvalue  (inner + (outer - inner) s) exp(2πi turn)  of a disk.
 Weights p_0 … p_{m-1} that sum to one become the eigenvalue  Σ_j p_j exp(2πi j/m)  of a polygon.
 
-All have `radial`, the range of the real factor, and `turns`, whether there is an angle besides, and are written alike: as text
-(`str` and `parse_eigenvalues`) and in JSON (`to_json` and `eigenvalues_from_json`).
+All are `Eigenvalues` and are written alike: as text (`str` and `parse_eigenvalues`) and in JSON (`to_json` and
+`eigenvalues_from_json`). A set from outside the package is a subclass with a line in `SETS`.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,15 +24,49 @@ from jaxtyping import Float
 from torch import Tensor
 
 FEWEST_CORNERS, MOST_CORNERS = 3, 1024
+LARGEST_OVERSHOOT = 10  # cuts b at logits of ±0.1
 TINY = 1e-12
+WRITTEN = '[low, high], {"disk": [inner, outer]} or {"polygon": corners}'
+
+
+class Eigenvalues(ABC):
+    """A set that a layer's eigenvalues lie in; an immutable value."""
+
+    turns: ClassVar[bool]  # whether an eigenvalue has an angle beside its real factor
+
+    @property
+    @abstractmethod
+    def radial(self) -> EigenRange:
+        """The range of the real factor of an eigenvalue."""
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        """The set in JSON: an object whose first entry is the set's name in SETS."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, values: dict[str, Any]) -> Eigenvalues:
+        """Read what `to_json` writes."""
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, text: str) -> Eigenvalues:
+        """Read what `str` writes: the set's name in SETS, then its numbers."""
 
 
 @dataclass(frozen=True)
-class EigenRange:
-    """Eigenvalues from `low` to `high`: `EigenRange(0, 1)` forgets, `EigenRange(-1, 1)` can also flip, hence track state."""
+class EigenRange(Eigenvalues):
+    """Eigenvalues from `low` to `high`: `EigenRange(0, 1)` forgets, `EigenRange(-1, 1)` can also flip, hence track state.
+
+    `overshoot` is for b = 1 - eigenvalue: b follows a sigmoid that is stretched by this share of its height beyond both ends
+    and cut there, so that finite logits reach the ends: ±log((1 + s) / s) for a share of s, ±3.04 for 0.05, where the sigmoid
+    alone takes 17 in float32. b = 0 keeps the state bit by bit; b = 2 flips it as exactly as the key has length 1, some 1e-7
+    off in float32. Beyond the cut b has no gradient: tokens that are not cut must bring it back.
+    """
 
     low: float
     high: float
+    overshoot: float = 0.0
     turns: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -40,17 +75,32 @@ class EigenRange:
             object.__setattr__(self, name, _bounded(f"EigenRange {name}", getattr(self, name), -1, why))
         if not self.low < self.high:
             raise ValueError(f"EigenRange low={self.low:g} must be below high={self.high:g}")
+        if not _is_number(self.overshoot) or not 0 <= self.overshoot <= LARGEST_OVERSHOOT:
+            limits = f"a number from 0 to {LARGEST_OVERSHOOT}, such as 0.05"
+            raise ValueError(f"EigenRange overshoot={self.overshoot!r} must be {limits}")
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """`low` and `high`."""
+        return self.low, self.high
 
     def __str__(self) -> str:
-        return f"[{self.low:g}, {self.high:g}]"
+        ends = f"[{self.low:g}, {self.high:g}]"
+        return f"{ends} overshoot {self.overshoot:g}" if self.overshoot else ends
 
     @property
     def radial(self) -> EigenRange:
-        """The range of the real factor of an eigenvalue: all of it, as nothing turns."""
+        """All of it, as nothing turns."""
         return self
 
-    def to_json(self) -> list[float]:
-        return [self.low, self.high]
+    def to_json(self) -> list[float] | dict[str, Any]:
+        ends = list(self.ends)
+        return {"range": ends, "overshoot": self.overshoot} if self.overshoot else ends
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> EigenRange:
+        ends, rest = _entries(values, "range", "overshoot")
+        return cls(*_pair(ends, values), **rest)
 
     def eigenvalue(self, gate: Tensor) -> Tensor:
         """The eigenvalue of a gate in [0, 1]: gate 0 gives exactly `low`, gate 1 exactly `high`."""
@@ -61,21 +111,17 @@ class EigenRange:
         self._require_inside(eigenvalue)
         return (eigenvalue - self.low) / (self.high - self.low)
 
-    def beta(self, logit: Tensor, overshoot: float = 0.0) -> Tensor:
-        """b = 1 - eigenvalue along a unit key; [0, 1] gives σ(logit), [-1, 1] gives 2σ(logit).
-
-        `overshoot` stretches σ by this share of its height beyond both ends and cuts it there, so that finite logits reach the
-        ends: log((1 + s) / s) for a share of s, ±3.04 for 0.05, where σ alone takes 17 in float32. Beyond them the slope is 0.
-        """
+    def beta(self, logit: Tensor) -> Tensor:
+        """b = 1 - eigenvalue along a unit key; [0, 1] gives σ(logit), [-1, 1] gives 2σ(logit)."""
         share = torch.sigmoid(logit)
-        if overshoot:
-            share = ((1 + 2 * overshoot) * share - overshoot).clamp(0, 1)
+        if self.overshoot:
+            share = ((1 + 2 * self.overshoot) * share - self.overshoot).clamp(0, 1)
         return _between(1 - self.high, 1 - self.low, share)
 
-    def beta_logit(self, eigenvalue: float, overshoot: float = 0.0) -> float:
+    def beta_logit(self, eigenvalue: float) -> float:
         """The logit whose b has this eigenvalue along the key."""
         self._require_inside(eigenvalue)
-        beyond = overshoot * (self.high - self.low)
+        beyond = self.overshoot * (self.high - self.low)
         return math.log((self.high + beyond - eigenvalue) / (eigenvalue - self.low + beyond))
 
     def _require_inside(self, eigenvalue: float) -> None:
@@ -84,17 +130,18 @@ class EigenRange:
 
     @classmethod
     def parse(cls, text: str) -> EigenRange:
-        """Reads "[-1, 1]" or "-1,1" or "-1 1"."""
-        parts = re.split(r"[\s,]+", text.strip().strip("[]").strip())
+        """Read "[-1, 1]" or "-1,1" or "-1 1", also with an overshoot: "[-1, 1] overshoot 0.05"."""
+        ends, word, overshoot = text.removeprefix("range").partition("overshoot")
         try:
-            low, high = (float(part) for part in parts)
+            low, high = (float(part) for part in re.split(r"[\s,]+", ends.strip().strip("[]").strip()))
+            share = float(overshoot) if word else 0.0
         except ValueError:
             raise ValueError(f"eigenvalue range {text!r} is not two numbers: write it as -1,1 or [0, 1]") from None
-        return cls(low, high)
+        return cls(low, high, share)
 
 
 @dataclass(frozen=True)
-class EigenDisk:
+class EigenDisk(Eigenvalues):
     """Eigenvalues of modulus `inner` to `outer` and any angle: `EigenDisk()` can turn, hence count modulo every number."""
 
     inner: float = 0.0
@@ -115,43 +162,77 @@ class EigenDisk:
 
     @property
     def radial(self) -> EigenRange:
-        """The range of the real factor of an eigenvalue, its modulus."""
+        """The range of an eigenvalue's modulus."""
         return EigenRange(self.inner, self.outer)
 
-    def to_json(self) -> dict[str, list[float]]:
+    def to_json(self) -> dict[str, Any]:
         return {"disk": [self.inner, self.outer]}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> EigenDisk:
+        radii, _ = _entries(values, "disk")
+        return cls(*_pair(radii, values))
+
+    @classmethod
+    def parse(cls, text: str) -> EigenDisk:
+        """Read "disk", "disk 0.9" or "annulus 0.5 1"."""
+        kind, *numbers = re.split(r"[\s,]+", text)
+        try:
+            radii = [float(number) for number in numbers]
+            inner, outer = [0.0, *(radii or [1.0])] if kind == "disk" else radii
+        except ValueError:
+            raise ValueError(f"eigenvalues {text!r} are not a disk: write disk, disk 0.9 or annulus 0.5 1") from None
+        return cls(inner, outer)
 
 
 @dataclass(frozen=True)
-class EigenPolygon:
+class EigenPolygon(Eigenvalues):
     """Eigenvalues in the regular polygon whose corners are the m-th roots of unity, as [-1, 1] is for m = 2.
 
     A gate is a choice among the corners, by weights that sum to one. A sharp choice is a corner, up to rounding: so a layer
     learns to count modulo m (or a divisor of m) as it learns to classify, and its angles need no tuning. A choice that is not
     sharp lies inside and forgets; equal weights give 0.
+
+    `sharp_after`: after so many steps of training a gate takes the corner of the largest weight alone, not the mean of several.
     """
 
     corners: int
+    sharp_after: int | None = None
     turns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        count = self.corners
+        count, steps = self.corners, self.sharp_after
         if isinstance(count, bool) or not isinstance(count, int) or not FEWEST_CORNERS <= count <= MOST_CORNERS:
             limits = f"from {FEWEST_CORNERS} to {MOST_CORNERS}"
             raise ValueError(
                 f"EigenPolygon corners={count!r} must be a whole number {limits}; for two there is EigenRange(-1, 1)"
             )
+        if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 0):
+            raise ValueError(f"EigenPolygon sharp_after={steps!r} must be a number of steps, 0 or more, or None for never")
 
     def __str__(self) -> str:
-        return f"polygon {self.corners}"
+        return f"polygon {self.corners}" + ("" if self.sharp_after is None else f" sharp_after {self.sharp_after}")
 
     @property
     def radial(self) -> EigenRange:
-        """The range of the real factor of an eigenvalue, its modulus."""
+        """The range of an eigenvalue's modulus."""
         return EigenRange(0, 1)
 
-    def to_json(self) -> dict[str, int]:
-        return {"polygon": self.corners}
+    def to_json(self) -> dict[str, Any]:
+        return {"polygon": self.corners} | ({} if self.sharp_after is None else {"sharp_after": self.sharp_after})
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> EigenPolygon:
+        corners, rest = _entries(values, "polygon", "sharp_after")
+        return cls(corners, **rest)
+
+    @classmethod
+    def parse(cls, text: str) -> EigenPolygon:
+        """Read "polygon 5" or "polygon 5 sharp_after 1000"."""
+        found = re.fullmatch(r"polygon[\s,]+(\d+)([\s,]+sharp_after[\s,]+(\d+))?", text)
+        if found is None:
+            raise ValueError(f"eigenvalues {text!r} are not a polygon: write polygon and the number of corners, as polygon 5")
+        return cls(int(found[1]), None if found[3] is None else int(found[3]))
 
     def eigenvalue(self, weights: Float[Tensor, "*batch m"]) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
         """Modulus and turn; at 0, where no angle is defined and a gradient would be infinite, that of a corner 1e-12 away."""
@@ -162,42 +243,59 @@ class EigenPolygon:
         return torch.hypot(real, imaginary).clamp(max=1), torch.atan2(imaginary, real) / (2 * math.pi)
 
 
-Eigenvalues = EigenRange | EigenDisk | EigenPolygon
+# by the word that text and JSON begin with
+SETS: dict[str, type[Eigenvalues]] = {
+    "range": EigenRange,
+    "disk": EigenDisk,
+    "annulus": EigenDisk,
+    "polygon": EigenPolygon,
+}
 
 
 def parse_eigenvalues(text: str) -> Eigenvalues:
-    """Reads "[-1, 1]" or "-1,1" as a range, "disk", "disk 0.9" and "annulus 0.5 1" as a disk, "polygon 5" as a polygon."""
-    kind, *numbers = re.split(r"[\s,]+", text.strip())
-    if kind == "polygon":
-        if len(numbers) != 1 or not numbers[0].isdecimal():
-            raise ValueError(f"eigenvalues {text!r} are not a polygon: write polygon and the number of corners, as polygon 5")
-        return EigenPolygon(int(numbers[0]))
-    if kind not in ("disk", "annulus"):
-        if kind.isalpha():
-            known = "-1,1 or [0, 1], disk, disk 0.9, annulus 0.5 1 or polygon 5"
-            raise ValueError(f"eigenvalues {text!r} are not known: write {known}")
-        return EigenRange.parse(text)
-    try:
-        radii = [float(number) for number in numbers]
-        inner, outer = [0.0, *(radii or [1.0])] if kind == "disk" else radii
-    except ValueError:
-        raise ValueError(f"eigenvalues {text!r} are not a disk: write disk, disk 0.9 or annulus 0.5 1") from None
-    return EigenDisk(inner, outer)
+    """Read "[-1, 1]" or "-1,1" as a range, "disk", "disk 0.9" and "annulus 0.5 1" as a disk, "polygon 5" as a polygon."""
+    text = text.strip()
+    kind = re.split(r"[\s,]+", text)[0]
+    if kind in SETS:
+        return SETS[kind].parse(text)
+    if kind.isalpha():
+        known = "-1,1 or [0, 1], disk, disk 0.9, annulus 0.5 1 or polygon 5"
+        raise ValueError(f"eigenvalues {text!r} are not known: write {known}")
+    return EigenRange.parse(text)
 
 
 def eigenvalues_from_json(value: Any) -> Eigenvalues:
-    """[low, high] is a range, {"disk": [inner, outer]} a disk, {"polygon": corners} a polygon."""
-    if isinstance(value, dict) and set(value) == {"polygon"}:
-        return EigenPolygon(value["polygon"])
-    ends = value["disk"] if isinstance(value, dict) and set(value) == {"disk"} else value
+    """Read [low, high] as a range, {"disk": [inner, outer]} as a disk, {"polygon": corners} as a polygon."""
+    if isinstance(value, dict):
+        for name, kind in SETS.items():
+            if name in value:
+                return kind.from_json(value)
+    return EigenRange(*_pair(value, value))
+
+
+def _entries(values: dict[str, Any], name: str, *more: str) -> tuple[Any, dict[str, Any]]:
+    """The entry of this name, and those among `more` that there are; no others are allowed."""
+    if name not in values or not set(values) <= {name, *more}:
+        raise _unreadable(values)
+    return values[name], {key: values[key] for key in more if key in values}
+
+
+def _pair(ends: Any, written: Any) -> list[Any]:
     if not isinstance(ends, list) or len(ends) != 2:
-        known = '[low, high], {"disk": [inner, outer]} or {"polygon": corners}'
-        raise ValueError(f"eigenvalues are written {known}, got {value!r}")
-    return EigenRange(*ends) if ends is value else EigenDisk(*ends)
+        raise _unreadable(written)
+    return ends
+
+
+def _unreadable(value: Any) -> ValueError:
+    return ValueError(f"eigenvalues are written {WRITTEN}, got {value!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _bounded(what: str, value: Any, lowest: int, why: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not _is_number(value) or not math.isfinite(value):
         raise ValueError(f"{what}={value!r} must be a finite number in [{lowest}, 1]")
     if not lowest <= value <= 1:
         raise ValueError(f"{what}={value:g} lies outside [{lowest}, 1]: {why}")

@@ -72,9 +72,9 @@ def test_beta_is_one_minus_the_eigenvalue() -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-1, 1), (-0.5, 0.75)])
 def test_an_overshoot_reaches_both_ends_with_finite_logits(low: float, high: float) -> None:
-    eigenvalues, cut = EigenRange(low, high), math.log(1.05 / 0.05)
+    eigenvalues, cut = EigenRange(low, high, overshoot=0.05), math.log(1.05 / 0.05)
     logit = torch.tensor([-9, -cut - 1e-4, -1.0, 0.0, 1.0, cut + 1e-4, 9], requires_grad=True)
-    beta = eigenvalues.beta(logit, 0.05)
+    beta = eigenvalues.beta(logit)
     (slope,) = torch.autograd.grad(beta.sum(), logit)
     assert beta[:2].tolist() == [1 - high] * 2
     assert beta[-2:].tolist() == [1 - low] * 2
@@ -82,7 +82,7 @@ def test_an_overshoot_reaches_both_ends_with_finite_logits(low: float, high: flo
     assert ((1 - high < beta[2:5]) & (beta[2:5] < 1 - low)).all()
     assert (slope != 0).tolist() == [False, False, True, True, True, False, False]
     inside = (1 - beta[2:5]).tolist()
-    assert [eigenvalues.beta_logit(value, 0.05) for value in inside] == pytest.approx([-1, 0, 1], abs=1e-5)
+    assert [eigenvalues.beta_logit(value) for value in inside] == pytest.approx([-1, 0, 1], abs=1e-5)
 
 
 def test_where_float32_reaches_minus_one() -> None:
@@ -105,7 +105,7 @@ def test_parse(text: str) -> None:
     assert EigenRange.parse(text) == EigenRange(-1, 1)
 
 
-@pytest.mark.parametrize("text", ["", "1", "a,b", "0,1,2", "nan"])
+@pytest.mark.parametrize("text", ["", "1", "a,b", "0,1,2", "nan", "0,1 overshoot", "0,1 overshoot much"])
 def test_parse_names_what_it_cannot_read(text: str) -> None:
     with pytest.raises(ValueError, match="is not two numbers"):
         EigenRange.parse(text)
@@ -121,6 +121,10 @@ def test_parse_names_what_it_cannot_read(text: str) -> None:
         ("annulus 0.5 1", EigenDisk(0.5, 1)),
         ("annulus 0.25,0.75", EigenDisk(0.25, 0.75)),
         ("polygon 5", EigenPolygon(5)),
+        ("polygon 5 sharp_after 1000", EigenPolygon(5, sharp_after=1000)),
+        ("-1,1 overshoot 0.05", EigenRange(-1, 1, overshoot=0.05)),
+        ("[-1, 1] overshoot 2", EigenRange(-1, 1, overshoot=2)),
+        ("range 0 1", EigenRange(0, 1)),
     ],
 )
 def test_both_are_read_from_text_and_written_so_that_they_are_read_again(text: str, value: Eigenvalues) -> None:
@@ -135,7 +139,9 @@ def test_text_that_is_no_disk_is_named(text: str) -> None:
         parse_eigenvalues(text)
 
 
-@pytest.mark.parametrize("text", ["polygon", "polygon 2.5", "polygon five", "polygon 5 1", "polygon -3"])
+@pytest.mark.parametrize(
+    "text", ["polygon", "polygon 2.5", "polygon five", "polygon 5 1", "polygon -3", "polygon 5 sharp_after"]
+)
 def test_text_that_is_no_polygon_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=f"eigenvalues {text!r} are not a polygon: write polygon and the number of corners"):
         parse_eigenvalues(text)
@@ -145,6 +151,24 @@ def test_text_that_is_no_polygon_is_named(text: str) -> None:
 def test_polygons_have_three_corners_or_more(corners: object) -> None:
     with pytest.raises(ValueError, match=f"EigenPolygon corners={corners!r} must be a whole number from 3 to 1024"):
         eigenvalues_from_json({"polygon": corners})
+
+
+@pytest.mark.parametrize("steps", [-1, True, 1.5])
+def test_what_sharp_after_cannot_be(steps: object) -> None:
+    with pytest.raises(ValueError, match=f"sharp_after={steps!r} must be a number of steps, 0 or more, or None for never"):
+        eigenvalues_from_json({"polygon": 3, "sharp_after": steps})
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 11.0, math.nan, "a", True])
+def test_what_an_overshoot_cannot_be(wrong: object) -> None:
+    with pytest.raises(ValueError, match=f"overshoot={wrong!r} must be a number from 0 to 10, such as 0"):
+        eigenvalues_from_json({"range": [-1, 1], "overshoot": wrong})
+
+
+def test_plain_sets_are_written_as_before() -> None:
+    assert EigenRange(-1, 1).to_json() == [-1.0, 1.0]
+    assert EigenDisk(0.5).to_json() == {"disk": [0.5, 1.0]}
+    assert EigenPolygon(5).to_json() == {"polygon": 5}
 
 
 @pytest.mark.parametrize("corners", [3, 4, 5, 60])
@@ -181,7 +205,9 @@ def test_a_word_for_no_set_is_named(text: str) -> None:
         parse_eigenvalues(text)
 
 
-@pytest.mark.parametrize("value", [3, [1], {"disk": 1}, {"disk": [0, 1], "ring": 1}, "disk", None])
+@pytest.mark.parametrize(
+    "value", [3, [1], {"disk": 1}, {"disk": [0, 1], "ring": 1}, {"range": 1}, {"annulus": [0, 1]}, "disk", None]
+)
 def test_json_that_is_neither_is_named(value: object) -> None:
     with pytest.raises(ValueError, match=r"eigenvalues are written \[low, high\], "):
         eigenvalues_from_json(value)

@@ -18,7 +18,7 @@ from eigentrack.analysis.snap import Snapped, snap_to_exact
 from eigentrack.analysis.spectra import LayerSpectrum, layer_spectra, sampled_words
 from eigentrack.analysis.state_geometry import LOOKS, Geometry, merging_time, state_geometry
 from eigentrack.analysis.subject import Subject
-from eigentrack.models.plain_json import plain_json
+from eigentrack.json_text import plain_json
 
 Progress = Callable[[str, int, int], None]  # what is looked at, how much of it is done, of how much
 

@@ -22,7 +22,7 @@ from eigentrack.expressivity.spectral_conditions import has_complex_eigenvalue, 
 from eigentrack.layers import LinearMixer
 from eigentrack.layers.mixer import matrix_eigenvalues
 from eigentrack.models import SequenceModel
-from eigentrack.models.evaluation_mode import in_evaluation_mode
+from eigentrack.models.sequence_model import in_evaluation_mode
 from eigentrack.training.telemetry import RANGES, histogram
 
 TOLERANCE = 1e-4  # of an eigenvalue: the matrices are float32, and a defective one doubles the digits lost

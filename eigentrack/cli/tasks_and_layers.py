@@ -19,14 +19,15 @@ def layers(as_json: AsJson = False) -> None:
     """
     from eigentrack.layers import MIXERS, LinearMixer
     from eigentrack.options import accepted_options
+    from eigentrack.spectrum import EigenDisk, EigenPolygon
 
     rows = [
         {
             "name": name,
             "equation": (inspect.getdoc(sys.modules[mixer.__module__]) or "").split("\n")[0],
             "takes_eigenvalues": issubclass(mixer, LinearMixer),
-            "takes_disk": issubclass(mixer, LinearMixer) and mixer.takes_disk,
-            "takes_polygon": issubclass(mixer, LinearMixer) and mixer.takes_polygon,
+            "takes_disk": issubclass(mixer, LinearMixer) and mixer.serves(EigenDisk),
+            "takes_polygon": issubclass(mixer, LinearMixer) and mixer.serves(EigenPolygon),
             "options": ", ".join(accepted_options(mixer, without=("d_model",))),
         }
         for name, mixer in MIXERS.items()

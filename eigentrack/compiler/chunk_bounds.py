@@ -82,7 +82,7 @@ def _layer_fault(mixer: Any, x: Tensor | None) -> str | None:
 def _products_fault(mixer: DeltaNet, x: Tensor) -> str | None:
     """X inputs  H heads  n factors  K key dim  V value dim"""
     keys = mixer.k_proj(x).double().unflatten(-1, (mixer.heads, -1, mixer.key_dim))  # [X, H, n, K]
-    beta = mixer.eigenvalues.beta(mixer.beta_proj(x).double(), mixer.overshoot).unflatten(-1, (mixer.heads, -1))  # [X, H, n]
+    beta = mixer.eigenvalues.beta(mixer.beta_proj(x).double()).unflatten(-1, (mixer.heads, -1))  # [X, H, n]
     q = mixer.q_proj(x).double().unflatten(-1, (mixer.heads, -1))  # [X, H, K]
     v = mixer.v_proj(x).double().unflatten(-1, (mixer.heads, -1, mixer.value_dim))  # [X, H, n, V]
     if not all(_whole(part) for part in (keys, beta, q, v)):

@@ -8,8 +8,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from eigentrack.layers.mixer import Mixer, MixerState
-from eigentrack.layers.short_convolution import ShortConvolution
+from eigentrack.layers.mixer import Mixer, MixerState, ShortConvolution
 from eigentrack.layers.validation import require_positive
 from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.short_convolution.reference import Part

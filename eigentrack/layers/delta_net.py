@@ -9,26 +9,24 @@ B batch  T time  H heads  n Householder factors a token  K key dim  V value dim 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, matrix_eigenvalues
+from eigentrack.layers.initialisers import bias_of_step, initial_time_step_bias
+from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, matrix_eigenvalues, optional_convolution
 from eigentrack.layers.norm import RMSNorm
-from eigentrack.layers.rotating_gates import gate_matrices, optional_turns
-from eigentrack.layers.short_convolution import optional_convolution
-from eigentrack.layers.time_step import bias_of_step, initial_time_step_bias
-from eigentrack.layers.validation import head_width, require_number, require_positive, require_two_numbers
+from eigentrack.layers.rotating_gates import TurnProjection, can_serve, gate_matrices, optional_projection
+from eigentrack.layers.validation import head_width, require_positive
 from eigentrack.layers.widening import optional_widening
 from eigentrack.ops import delta_rule
 from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.short_convolution.reference import Part
-from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
+from eigentrack.spectrum import EigenRange, Eigenvalues
 
-LARGEST_OVERSHOOT = 10  # cuts b at logits of ±0.1
 FIRST_TURNS = 0.1  # of the weights that other layers' angles start with: 6 degrees a token, at inputs of variance one
 
 
@@ -41,23 +39,15 @@ class DeltaNet(LinearMixer):
     `gate_per_channel` gives every key channel (in a disk every pair) a gate of its own. In the range [-1, 1] such a gate is
     itself a reflection, so that one factor makes a rotation of it: A(x_t) has complex eigenvalues, of modulus at most 1.
 
-    `first_eigenvalue` gives the logits of b a bias that starts there; without one the eigenvalue starts in the middle of its
-    range: at ½ in [0, 1], but at 0 in [-1, 1], where every token writes over all that its key held.
-
-    `overshoot`: b follows a sigmoid that is stretched by this share beyond both ends of its range and cut there, so that
-    finite logits reach them. b = 0 keeps the state bit by bit; b = 2 flips it as exactly as the key has length 1, some 1e-7 off
-    in float32. Beyond the cut b has no gradient: tokens that are not cut must bring it back.
-
-    `first_gates`, two numbers, are where the gates of the first and of the last head (or channel of a head) start, the others
-    between them; without them they start as Mamba-2's do, and forget 0.1 to 80 % with every token.
-
-    `write_noise`: while it learns, every value gets normal noise of this size. What a head holds must then outweigh what tokens
-    write by chance, as it must anyway after many times as many tokens; from the training lengths alone a loss cannot tell.
+    The eigenvalue along a key starts in the middle of its range, unless `start_eigenvalue` puts it elsewhere: at ½ in [0, 1],
+    but at 0 in [-1, 1], where every token writes over all that its key held. Gates start as Mamba-2's do, and forget 0.1 to
+    80 % with every token, unless `start_gates` says where.
 
     `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm or scale, so that
     weights which are set, not learned, can be exact.
     """
 
+    has_beta: ClassVar[bool] = True
     eigenvalues: EigenRange
 
     def __init__(
@@ -73,13 +63,8 @@ class DeltaNet(LinearMixer):
         gate: Eigenvalues | None = None,
         gate_per_channel: bool = False,
         conv: int = 4,
-        key_norm: bool = True,
         output_gate: bool = False,
         learn_initial_state: bool = False,
-        first_eigenvalue: float | None = None,
-        overshoot: float = 0.0,
-        first_gates: Sequence[float] | None = None,
-        write_noise: float = 0.0,
         bare: bool = False,
         norm_eps: float = 1e-5,
         backend: str = "auto",
@@ -87,34 +72,22 @@ class DeltaNet(LinearMixer):
         key_dim = head_width(d_model, heads) if key_dim is None else key_dim
         value_dim = head_width(d_model, heads) if value_dim is None else value_dim
         require_positive(heads=heads, key_dim=key_dim, value_dim=value_dim, householders=householders)
-        if gate is not None and not isinstance(gate, (EigenRange, EigenDisk)):
-            raise ValueError(f"gate={gate!r} must be an EigenRange, an EigenDisk, or None for no gate")
-        for name, value in {"gate_per_channel": gate_per_channel or None, "first_gates": first_gates}.items():
-            if value is not None and gate is None:
-                raise ValueError(f"{name}={value} needs the gate's range, such as gate=EigenRange(0, 1)")
-        if first_gates is not None:
-            require_two_numbers(first_gates=first_gates)
-        require_number(overshoot=overshoot, write_noise=write_noise)
-        if first_eigenvalue is not None:
-            require_number(first_eigenvalue=first_eigenvalue)
-        if not 0 <= overshoot <= LARGEST_OVERSHOOT:
-            raise ValueError(f"overshoot={overshoot} must be a number from 0 to {LARGEST_OVERSHOOT}, such as 0.05")
-        if not write_noise >= 0:
-            raise ValueError(f"write_noise={write_noise} must be 0 or more")
+        if gate is not None and (not can_serve((TurnProjection,), type(gate)) or gate.radial.overshoot):
+            raise ValueError(f"gate={gate!r} must be an EigenRange without overshoot, an EigenDisk, or None for no gate")
+        if gate_per_channel and gate is None:
+            raise ValueError("gate_per_channel=True needs the gate's range, such as gate=EigenRange(0, 1)")
         widths = [heads * key_dim, heads * householders * key_dim, heads * householders * value_dim]  # q, k, v
         convolution = optional_convolution(sum(widths), conv)
         super().__init__(d_model, backend, (heads, key_dim, value_dim), eigenvalues, learn_initial_state, convolution)
         self.heads, self.key_dim, self.value_dim, self.householders = heads, key_dim, value_dim, householders
-        self.gate, self.gate_per_channel, self.key_norm, self.bare = gate, gate_per_channel, key_norm, bare
-        self.overshoot, self.write_noise = overshoot, write_noise
+        self.gate, self.gate_per_channel, self.bare = gate, gate_per_channel, bare
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.beta_proj = nn.Linear(d_model, heads * householders, bias=False)
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads * householders)
-        if first_eigenvalue is not None:  # put in place, not drawn: all other weights start as they do without it
-            start = (widened_from or eigenvalues).beta_logit(first_eigenvalue, overshoot)
-            self.beta_proj.bias = nn.Parameter(torch.full((heads * householders,), start))
-        self.turn_proj = None if gate is None else optional_turns(gate, d_model, heads, "key_dim", key_dim)
+        self.turn_proj: TurnProjection | None = None
+        if gate is not None:
+            self.turn_proj = optional_projection(TurnProjection, gate, d_model, heads, key_dim=key_dim)
         if self.turn_proj is not None:
             self.turn_proj.bias.data.zero_()
             self.turn_proj.weight.data *= FIRST_TURNS  # so that at first a key is found again where it was written
@@ -126,21 +99,29 @@ class DeltaNet(LinearMixer):
             self.gate_proj = nn.Linear(key_dim if gate_per_channel else d_model, gates, bias=False)
             self.gate_log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
             self.gate_bias = nn.Parameter(initial_time_step_bias(gates))
-            if first_gates is not None:
-                first, last = (math.log(-math.log(gate.radial.gate(start))) for start in first_gates)
-                count = channels if gate_per_channel else heads
-                self.gate_log_rate.data.zero_()
-                self.gate_bias.data.copy_(bias_of_step(torch.linspace(first, last, count).exp()).repeat(gates // count))
         self.output_gate_proj = nn.Linear(d_model, heads * value_dim, bias=False) if output_gate else None
         self.norm = nn.Identity() if bare else RMSNorm(value_dim, eps=norm_eps)
         self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
+
+    def start_eigenvalue(self, eigenvalue: float) -> None:
+        """Give the logits of b a bias, from which the eigenvalue along every key starts."""
+        start = (self.eigenvalues if self.widening is None else self.widening.before).beta_logit(eigenvalue)
+        self.beta_proj.bias = nn.Parameter(self.beta_proj.weight.new_full((self.beta_proj.out_features,), start))
+
+    def start_gates(self, first: float, last: float) -> None:
+        """Start the gates of the first and of the last head (or channel of a head) here, the others between them."""
+        if self.gate is None:
+            raise ValueError(f"initial gates=[{first}, {last}] need the gate's range, such as gate=EigenRange(0, 1)")
+        slow, fast = (math.log(-math.log(self.gate.radial.gate(start))) for start in (first, last))
+        count = len(self.gate_bias) // self.heads if self.gate_per_channel else self.heads
+        with torch.no_grad():
+            self.gate_log_rate.zero_()
+            self.gate_bias.copy_(bias_of_step(torch.linspace(slow, fast, count).exp()).repeat(len(self.gate_bias) // count))
 
     def _mix(
         self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         q, k, v, beta, window = self._factors(x, state.window, packing)
-        if self.write_noise and self.training:
-            v = v + self.write_noise * torch.randn_like(v)
         y, memory = delta_rule(
             *(q, k, v, beta, self._gate(x), self._turns(x)),
             initial_state=state.memory[0],
@@ -202,7 +183,7 @@ class DeltaNet(LinearMixer):
         b makes up for what rounding did to |k|², as the eigenvalue 1 - b|k|² must stay in its range: in bfloat16 |k|² is off by
         up to 0.8 %, and -1.016 explodes within a thousand tokens.
         """
-        unit_rows = self.key_dim if self.key_norm and not self.bare else 0
+        unit_rows = 0 if self.bare else self.key_dim
         parts = [
             Part(self.q_proj(x), unit_rows, 1.0 if self.bare else self.key_dim**-0.5),
             Part(self.k_proj(x), unit_rows),
@@ -222,8 +203,8 @@ class DeltaNet(LinearMixer):
     def _beta(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T Hn"]:
         logits = gate_precision(self.beta_proj(x))
         if self.widening is None:
-            return self.eigenvalues.beta(logits, self.overshoot)
-        before = self.widening.before.beta(logits, self.overshoot)
+            return self.eigenvalues.beta(logits)
+        before = self.widening.before.beta(logits)
         return self.widening.beta(before, gate_precision(self.widening.shift(x)))
 
     def _gate(

@@ -5,14 +5,30 @@ B batch  T time  H heads  D head dim
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from eigentrack.layers.mixer import Mixer, MixerState
-from eigentrack.layers.recurrent_gates import RecurrentGates
 from eigentrack.layers.validation import head_width
 from eigentrack.ops import lstm
 from eigentrack.ops.shared.packing import Packing
+
+
+class RecurrentGates(nn.Module):
+    """The gates (z, i, f, o) of LSTM and sLSTM, read from the input, and a recurrent block for each head."""
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__()
+        width = head_width(d_model, heads)
+        self.heads = heads
+        self.input_proj = nn.Linear(d_model, 4 * d_model)
+        self.recurrent = nn.Parameter(torch.empty(heads, 4, width, width).uniform_(-(width**-0.5), width**-0.5))
+        with torch.no_grad():  # forget gates start open
+            self.input_proj.bias.view(heads, 4, width)[:, 2] = 1.0
+
+    def forward(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H 4 D"]:
+        return self.input_proj(x).unflatten(-1, (self.heads, 4, -1))
 
 
 class LSTM(Mixer):
@@ -21,6 +37,10 @@ class LSTM(Mixer):
         self.heads, self.width = heads, head_width(d_model, heads)
         self.gates = RecurrentGates(d_model, heads)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    @property
+    def loops_over_time(self) -> bool:
+        return True
 
     def initial_state(self, sequences: int) -> MixerState:
         zeros = self._zeros(sequences, self.heads, self.width)

@@ -8,16 +8,16 @@ B batch  T time  D channels  N state size  R rank of Δ  n gates a channel: N, o
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
-from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_turns
-from eigentrack.layers.short_convolution import optional_convolution
-from eigentrack.layers.time_step import initial_time_step_bias
+from eigentrack.layers.initialisers import initial_time_step_bias
+from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, optional_convolution
+from eigentrack.layers.rotating_gates import AngleProjection, gate_eigenvalues, gate_matrices, optional_projection
 from eigentrack.layers.validation import require_positive
 from eigentrack.layers.widening import optional_widening
 from eigentrack.ops import gated_linear, selective_scan
@@ -27,7 +27,7 @@ from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
 class Mamba(LinearMixer):
-    takes_disk = True
+    projections: ClassVar[tuple[type[nn.Module], ...]] = (AngleProjection,)
     eigenvalues: Eigenvalues
 
     def __init__(
@@ -58,7 +58,7 @@ class Mamba(LinearMixer):
         self.dt_proj = nn.Linear(dt_rank, channels)
         nn.init.uniform_(self.dt_proj.weight, -(dt_rank**-0.5), dt_rank**-0.5)
         self.dt_proj.bias.data = initial_time_step_bias(channels)
-        self.turn_proj = optional_turns(self.eigenvalues, channels, 1, "state_size", state_size)
+        self.turn_proj = optional_projection(AngleProjection, eigenvalues, channels, 1, state_size=state_size)
         gates = state_size if self.turn_proj is None else state_size // 2
         self.log_rate = nn.Parameter(torch.arange(1.0, gates + 1).log().repeat(channels, 1))  # A = -exp(log_rate)
         self.widening = optional_widening(widened_from, eigenvalues, dt_rank, channels)  # reads what Δ reads

@@ -7,16 +7,17 @@ B batch  T time  H heads  N state size  P head dim  G groups of heads that share
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.initialisers import initial_time_step_bias
+from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, optional_convolution
 from eigentrack.layers.norm import RMSNorm
-from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_turns
-from eigentrack.layers.short_convolution import optional_convolution
-from eigentrack.layers.time_step import initial_time_step_bias
+from eigentrack.layers.rotating_gates import AngleProjection, gate_eigenvalues, gate_matrices, optional_projection
 from eigentrack.layers.validation import require_positive
 from eigentrack.layers.widening import optional_widening
 from eigentrack.ops import gated_linear
@@ -26,7 +27,7 @@ from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
 class Mamba2(LinearMixer):
-    takes_disk = True
+    projections: ClassVar[tuple[type[nn.Module], ...]] = (AngleProjection,)
     eigenvalues: Eigenvalues
 
     def __init__(
@@ -60,7 +61,7 @@ class Mamba2(LinearMixer):
         self.in_proj = nn.Linear(d_model, channels + sum(convolved) + heads, bias=False)
         self.dt_bias = nn.Parameter(initial_time_step_bias(heads))
         self.log_rate = nn.Parameter(torch.arange(1.0, heads + 1).log())  # A = -exp(log_rate)
-        self.turn_proj = optional_turns(self.eigenvalues, d_model, groups, "state_size", state_size)
+        self.turn_proj = optional_projection(AngleProjection, eigenvalues, d_model, groups, state_size=state_size)
         self.widening = optional_widening(widened_from, eigenvalues, d_model, heads)
         self.skip = nn.Parameter(torch.ones(heads))
         self.norm = RMSNorm(channels, eps=norm_eps)

@@ -8,18 +8,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eigentrack.layers.short_convolution import ShortConvolution
+from eigentrack.layers.rotating_gates import PROJECTIONS, can_serve
 from eigentrack.layers.validation import check_backend, require_positive
 from eigentrack.ops.shared.dispatch import STEP, state_dtype
 from eigentrack.ops.shared.packing import Packing, sequence_count
+from eigentrack.ops.short_convolution.op import short_convolution
 from eigentrack.ops.short_convolution.reference import Convolved, Part, finish, joined
-from eigentrack.spectrum import EigenDisk, EigenPolygon, Eigenvalues
+from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class Mixer(nn.Module, ABC):
         self.d_model = d_model
         self.backend = backend
 
+    @property
+    def loops_over_time(self) -> bool:
+        """Whether `forward` takes one token after another in Python, a loop that torch.compile would unroll."""
+        return False
+
     def forward(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
@@ -95,7 +102,7 @@ class Mixer(nn.Module, ABC):
     ) -> tuple[Float[Tensor, "B T d"], MixerState]: ...
 
     def _state_for(self, x: Tensor, state: MixerState | None, cu_seqlens: Tensor | Packing | None) -> MixerState:
-        sequences = sequence_count(x, Packing.of(x[:, None] if x.ndim == 2 else x, cu_seqlens))
+        sequences = sequence_count(x, None if cu_seqlens is None else Packing.of(x, cu_seqlens))
         if state is None:
             return self.initial_state(sequences)
         if state.sequences != sequences:
@@ -104,19 +111,51 @@ class Mixer(nn.Module, ABC):
         return state
 
     def _check_memory(self, state: MixerState) -> None:
-        """It may be that of another layer."""
+        """Raise if the state belongs to another layer."""
 
     def _zeros(self, *shape: int) -> Tensor:
         weight = next(self.parameters())
         return torch.zeros(shape, dtype=state_dtype(weight), device=weight.device)
 
 
+class ShortConvolution(nn.Module):
+    """A filter of `width` taps for each channel; equations in `ops/short_convolution/reference.py`."""
+
+    def __init__(self, channels: int, width: int, bias: bool) -> None:
+        super().__init__()
+        require_positive(channels=channels, width=width)
+        self.width = width
+        bound = width**-0.5
+        self.weight = nn.Parameter(torch.empty(channels, width).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(channels).uniform_(-bound, bound)) if bias else None
+
+    def initial_window(self, sequences: int) -> Float[Tensor, "S past C"]:
+        return self.weight.new_zeros(sequences, self.width - 1, self.weight.shape[0])
+
+    def forward(
+        self,
+        parts: Sequence[Part],
+        window: Float[Tensor, "S past C"],
+        cu_seqlens: Tensor | Packing | None,
+        *,
+        silu: bool = False,
+        backend: str = "auto",
+    ) -> Convolved:
+        """Return all parts, finished, and the window for what follows; no sequence sees the tokens of another."""
+        return short_convolution(parts, window, self.weight, self.bias, cu_seqlens=cu_seqlens, silu=silu, backend=backend)
+
+
+def optional_convolution(channels: int, width: int, bias: bool = False) -> ShortConvolution | None:
+    """Width 0 means no convolution."""
+    return ShortConvolution(channels, width, bias) if width != 0 else None
+
+
 class LinearMixer(Mixer):
     """A mixer whose memory follows H_t = A(x_t) H_{t-1} + B(x_t) with the eigenvalues of A in a chosen set."""
 
-    takes_disk = False  # whether A can have complex eigenvalues, of an EigenDisk
-    takes_polygon = False  # of an EigenPolygon
-    takes_none = False  # whether A can do without a bound
+    projections: ClassVar[tuple[type[nn.Module], ...]] = ()  # kinds that it can make complex gates with (rotating_gates.py)
+    has_beta: ClassVar[bool] = False  # whether it asks its range for b = 1 - eigenvalue, which may overshoot
+    takes_none: ClassVar[bool] = False  # whether A can do without a bound
 
     def __init__(
         self,
@@ -128,21 +167,30 @@ class LinearMixer(Mixer):
         convolution: ShortConvolution | None,
     ) -> None:
         super().__init__(d_model, backend)
-        if not isinstance(eigenvalues, Eigenvalues) and not (eigenvalues is None and self.takes_none):
-            raise ValueError(
-                f"eigenvalues={eigenvalues!r} must be an EigenRange, as EigenRange(-1, 1), an EigenDisk or an EigenPolygon"
-            )
-        name = type(self).__name__
-        if isinstance(eigenvalues, EigenPolygon) and self.takes_disk and not self.takes_polygon:
-            raise ValueError(f"{name}: eigenvalues={eigenvalues} must be a range or a disk; gla takes a polygon")
-        if isinstance(eigenvalues, (EigenDisk, EigenPolygon)) and not self.takes_disk:
-            raise ValueError(
-                f"{name}: its gates and factors are real, so eigenvalues={eigenvalues} must be a range, as EigenRange(-1, 1)"
-            )
+        if eigenvalues is not None or not self.takes_none:
+            self._check_eigenvalues(eigenvalues)
         self.eigenvalues = eigenvalues
         self.memory_shape = memory_shape
         self.convolution = convolution
         self.initial_memory = nn.Parameter(torch.zeros(memory_shape)) if learn_initial_state else None
+
+    @classmethod
+    def serves(cls, kind: type[Eigenvalues]) -> bool:
+        """Whether a layer of this class can have its eigenvalues in such a set."""
+        return can_serve(cls.projections, kind)
+
+    def _check_eigenvalues(self, eigenvalues: object) -> None:
+        name = type(self).__name__
+        if not isinstance(eigenvalues, Eigenvalues):
+            raise ValueError(
+                f"eigenvalues={eigenvalues!r} must be an EigenRange, as EigenRange(-1, 1), an EigenDisk or an EigenPolygon"
+            )
+        if not self.serves(type(eigenvalues)):
+            why = "" if self.projections else "its gates and factors are real, so "
+            known = " or ".join(kind.__name__ for kind in PROJECTIONS if self.serves(kind))
+            raise ValueError(f"{name}: {why}eigenvalues={eigenvalues} must be an {known}")
+        if isinstance(eigenvalues, EigenRange) and eigenvalues.overshoot and not self.has_beta:
+            raise ValueError(f"{name}: its eigenvalues come from no b that could overshoot: eigenvalues={eigenvalues}")
 
     def _check_memory(self, state: MixerState) -> None:
         found, own = tuple(state.memory[0].shape[1:]), tuple(self.memory_shape)
@@ -180,6 +228,18 @@ class LinearMixer(Mixer):
         The eigenvalues are those of A(x_t), which may be complex, each once; but for those that equal the gate (1 without
         one), which is all that a product of Householder factors has outside the span of its keys.
         """
+
+
+@runtime_checkable
+class Scheduled(Protocol):
+    """A module that changes in the course of training: it is told at which step it is, counted from 0."""
+
+    def at_step(self, number: int) -> None: ...
+
+
+def scheduled(model: nn.Module) -> list[Scheduled]:
+    """The modules of a model that have a schedule."""
+    return [module for module in model.modules() if isinstance(module, Scheduled)]
 
 
 def matrix_eigenvalues(matrices: Float[Tensor, "*batch n n"]) -> Complex[Tensor, "*batch n"]:

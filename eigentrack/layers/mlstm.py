@@ -11,9 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
+from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, optional_convolution
 from eigentrack.layers.norm import RMSNorm
-from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.validation import head_width
 from eigentrack.ops import mlstm
 from eigentrack.ops.shared.packing import Packing

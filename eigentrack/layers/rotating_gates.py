@@ -6,6 +6,8 @@ spread over a quarter of a turn, so that some pairs hardly turn and others do. r
 In a polygon, a pair's eigenvalue is the mean of the corners by softmax weights, whose logits are affine in the input. At first
 the corner 1 has most of the weight, and a pair remembers.
 
+Which of the two a layer builds follows from its set of eigenvalues by the table PROJECTIONS, which is open for other sets.
+
 P pairs of channels  m corners
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from jaxtyping import Complex, Float
@@ -21,7 +24,7 @@ from torch.nn import functional as F
 
 from eigentrack.ops.shared.dispatch import state_dtype
 from eigentrack.ops.shared.rotation import rotation
-from eigentrack.spectrum import EigenDisk, EigenPolygon, Eigenvalues
+from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange, Eigenvalues
 
 INITIAL_SCALE, INITIAL_SPREAD = 0.3, 0.25  # of the weights; of the biases, in turns
 FIRST_WEIGHT = 0.93  # of the corner 1
@@ -47,29 +50,40 @@ class PreciseProjection(nn.Linear):
             return F.linear(x.to(dtype), self.weight.to(dtype)) + self.bias.to(dtype)
 
 
-class TurnProjection(PreciseProjection):
-    """Angles in a disk, one a pair."""
+class AngleProjection(nn.Module):
+    """A module that makes an angle, in turns, of every pair of channels, [B, T, d] → [B, T, P], beside the layer's own gate.
 
-    def __init__(self, inputs: int, pairs: int) -> None:
+    It is built from the set of eigenvalues, the number of inputs and the number of pairs.
+    """
+
+
+class GateProjection(nn.Module):
+    """A module that makes modulus and angle of every pair of channels, in place of the layer's gate; built like the other."""
+
+
+class TurnProjection(PreciseProjection, AngleProjection):
+    """The angles of a disk: affine in the input, one for every pair."""
+
+    def __init__(self, eigenvalues: Eigenvalues, inputs: int, pairs: int) -> None:
         super().__init__(inputs, pairs)
         self.weight.data *= INITIAL_SCALE
         self.bias.data = INITIAL_SPREAD * ((torch.arange(pairs) + 0.5) / pairs - 0.5)
 
 
-class CornerProjection(nn.Module):
+class CornerProjection(GateProjection):
     """Modulus and angle of every pair in a polygon.
 
-    `sharp_after` so many steps of training a pair takes the corner of the largest weight alone, and gradients pass as if it
-    took the mean: a mean of neighbours can be tuned to any angle between them, which fits the training lengths and no more.
-    `steps`, a number that is saved with the weights, is set by those who train (`SequenceModel.at_step`).
+    After `polygon.sharp_after` steps of training a pair takes the corner of the largest weight alone, and gradients pass as if
+    it took the mean: a mean of neighbours can be tuned to any angle between them, which fits the training lengths and no more.
+    `steps` is saved with the weights; `at_step`, which training calls, sets it.
     """
 
     steps: Tensor | None
 
-    def __init__(self, inputs: int, pairs: int, polygon: EigenPolygon, sharp_after: int | None) -> None:
+    def __init__(self, polygon: EigenPolygon, inputs: int, pairs: int) -> None:
         super().__init__()
-        self.polygon, self.sharp_after = polygon, sharp_after
-        self.register_buffer("steps", None if sharp_after is None else torch.zeros((), dtype=torch.long))
+        self.polygon = polygon
+        self.register_buffer("steps", None if polygon.sharp_after is None else torch.zeros((), dtype=torch.long))
         self.logits = PreciseProjection(inputs, pairs * polygon.corners)
         first = torch.zeros(pairs, polygon.corners)
         first[:, 0] = math.log(FIRST_WEIGHT / (1 - FIRST_WEIGHT) * (polygon.corners - 1))
@@ -77,38 +91,50 @@ class CornerProjection(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> tuple[Float[Tensor, "*batch P"], Float[Tensor, "*batch P"]]:
         weights = self.logits(x).unflatten(-1, (-1, self.polygon.corners)).softmax(-1)
-        if self.steps is not None and self.sharp_after is not None:
+        if self.steps is not None and self.polygon.sharp_after is not None:
             corner = torch.zeros_like(weights).scatter_(-1, weights.argmax(-1, keepdim=True), 1.0)
             # chosen by a tensor, as a CUDA graph holds one way alone
-            weights = weights + torch.where(self.steps >= self.sharp_after, corner - weights, 0.0).detach()
+            weights = weights + torch.where(self.steps >= self.polygon.sharp_after, corner - weights, 0.0).detach()
         return self.polygon.eigenvalue(weights)
 
+    def at_step(self, number: int) -> None:
+        if self.steps is not None:
+            self.steps.fill_(number)
 
-def optional_turns(eigenvalues: Eigenvalues, inputs: int, groups: int, name: str, channels: int) -> TurnProjection | None:
-    """An angle for each pair of a group's channels where the eigenvalues may be complex."""
-    if not isinstance(eigenvalues, EigenDisk):
+
+# set of eigenvalues → what makes complex gates of a layer's input; None where the gates are real, and the layer's own
+PROJECTIONS: dict[type[Eigenvalues], type[AngleProjection | GateProjection] | None] = {
+    EigenRange: None,
+    EigenDisk: TurnProjection,
+    EigenPolygon: CornerProjection,
+}
+Projection = TypeVar("Projection", AngleProjection, GateProjection, TurnProjection)
+
+
+def can_serve(kinds: tuple[type[nn.Module], ...], eigenvalues: type[Eigenvalues]) -> bool:
+    """Whether a layer that can use these kinds of projection, and real gates, can have its eigenvalues in such a set."""
+    if eigenvalues not in PROJECTIONS:
+        return False
+    projection = PROJECTIONS[eigenvalues]
+    return projection is None or issubclass(projection, kinds)
+
+
+def optional_projection(
+    kind: type[Projection], eigenvalues: Eigenvalues, inputs: int, groups: int, **channels: int
+) -> Projection | None:
+    """Build the projection that the set asks for, if it is of this kind. `channels`: how many a group has, by their name."""
+    projection = PROJECTIONS[type(eigenvalues)]
+    if projection is None or not issubclass(projection, kind):
         return None
-    check_pairs(name, channels)
-    return TurnProjection(inputs, groups * channels // 2)
+    check_pairs(**channels)
+    (count,) = channels.values()
+    return projection(eigenvalues, inputs, groups * count // 2)
 
 
-def optional_corners(
-    eigenvalues: Eigenvalues, inputs: int, groups: int, name: str, channels: int, sharp_after: int | None
-) -> CornerProjection | None:
-    """A choice of a corner for each pair of a group's channels where the eigenvalues lie in a polygon."""
-    if not isinstance(eigenvalues, EigenPolygon):
-        if sharp_after is not None:
-            raise ValueError(f"sharp_after={sharp_after} needs corners to choose from, such as eigenvalues=EigenPolygon(5)")
-        return None
-    if sharp_after is not None and (isinstance(sharp_after, bool) or not isinstance(sharp_after, int) or sharp_after < 0):
-        raise ValueError(f"sharp_after={sharp_after!r} must be a number of steps, 0 or more, or None for never")
-    check_pairs(name, channels)
-    return CornerProjection(inputs, groups * channels // 2, eigenvalues, sharp_after)
-
-
-def check_pairs(name: str, channels: int) -> None:
-    if channels % 2:
-        raise ValueError(f"{name}={channels} must be even: complex eigenvalues turn pairs of channels")
+def check_pairs(**channels: int) -> None:
+    for name, count in channels.items():
+        if count % 2:
+            raise ValueError(f"{name}={count} must be even: complex eigenvalues turn pairs of channels")
 
 
 def gate_matrices(radial: Float[Tensor, "*batch n"], turns: Float[Tensor, "*batch n"] | None) -> Float[Tensor, "*batch m m"]:

@@ -13,7 +13,7 @@ reaches low: [0, 1] forgets, [-1, 1] flips. As published, w = d > 0.545 and a = 
 
 The published layers mix v with the first layer's v. A mixer sees its own input alone: left out.
 
-B batch  T time  H heads  K key dim  V value dim  d model width
+B batch  T time  S sequences  H heads  K key dim  V value dim  d model width
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
-from eigentrack.layers.token_shift import previous_token
 from eigentrack.layers.validation import head_width, require_positive, require_positive_number
 from eigentrack.ops import low_rank
 from eigentrack.ops.shared.packing import Packing
@@ -115,7 +114,7 @@ class RWKV7(LinearMixer):
         self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | Packing | None
     ) -> tuple[dict[str, Float[Tensor, "B T d"]], Tensor]:
         assert window is not None  # initial_state made it
-        before, window = previous_token(x, window, cu_seqlens)
+        before, window = _previous_token(x, window, cu_seqlens)
         return {name: x + (before - x) * share for name, share in zip(STREAMS, self.shift, strict=True)}, window
 
     def _transition(self, streams: dict[str, Tensor]) -> tuple[Float[Tensor, "B T H K"], ...]:
@@ -130,3 +129,15 @@ class RWKV7(LinearMixer):
 
     def _by_head(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T H K"]:
         return x.unflatten(-1, (self.heads, -1))
+
+
+def _previous_token(
+    x: Float[Tensor, "B T d"], window: Float[Tensor, "S 1 d"], cu_seqlens: Tensor | Packing | None
+) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "S 1 d"]]:
+    """Return x one token later, with the window of one token in front, and the window for what follows."""
+    window = window.to(x.dtype)
+    packing = Packing.of(x, cu_seqlens)
+    if packing is None:
+        return torch.cat([window, x[:, :-1]], dim=1), x[:, -1:]
+    bounds = packing.bounds
+    return x.roll(1, dims=1).index_copy(1, bounds[:-1], window.transpose(0, 1)), x[0, bounds[1:] - 1, None]

@@ -8,20 +8,21 @@ B batch  T time  D channels  N state size  n: N, or N/2 pairs
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
-from eigentrack.layers.rotating_gates import check_pairs, gate_eigenvalues, gate_matrices
-from eigentrack.layers.short_convolution import optional_convolution
-from eigentrack.layers.time_step import initial_time_step_bias
+from eigentrack.layers.initialisers import initial_time_step_bias
+from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, optional_convolution
+from eigentrack.layers.rotating_gates import TurnProjection, check_pairs, gate_eigenvalues, gate_matrices
 from eigentrack.layers.validation import require_positive
 from eigentrack.ops import s4d
 from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.short_convolution.reference import Part
-from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
+from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
 class S4D(LinearMixer):
@@ -30,7 +31,8 @@ class S4D(LinearMixer):
     Real eigenvalues start at A = -1, -2, ...; complex ones at A = -½ with the frequencies f = 0, ½, 1, ...
     """
 
-    takes_disk = True
+    # of a disk alone: its angles are constants, free as those that TurnProjection makes
+    projections: ClassVar[tuple[type[nn.Module], ...]] = (TurnProjection,)
     eigenvalues: Eigenvalues
 
     def __init__(
@@ -50,8 +52,8 @@ class S4D(LinearMixer):
         super().__init__(d_model, backend, (channels, state_size), eigenvalues, learn_initial_state, convolution)
         self.in_proj = nn.Linear(d_model, 2 * channels, bias=False)
         self.dt_bias = nn.Parameter(initial_time_step_bias(channels))
-        if isinstance(eigenvalues, EigenDisk):
-            check_pairs("state_size", state_size)
+        if eigenvalues.turns:
+            check_pairs(state_size=state_size)
             rate, frequency = torch.full((state_size // 2,), 0.5), torch.arange(state_size // 2) / 2
             self.frequency = nn.Parameter(frequency.repeat(channels, 1))  # turns a unit of time
         else:

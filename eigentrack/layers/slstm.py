@@ -9,12 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from eigentrack.layers.lstm import RecurrentGates
 from eigentrack.layers.mixer import Mixer, MixerState
 from eigentrack.layers.norm import RMSNorm
-from eigentrack.layers.recurrent_gates import RecurrentGates
 from eigentrack.layers.validation import head_width
 from eigentrack.ops import slstm
 from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.slstm.op import SLSTM as SLSTM_OP
 
 
 class SLSTM(Mixer):
@@ -24,6 +25,13 @@ class SLSTM(Mixer):
         self.gates = RecurrentGates(d_model, heads)
         self.norm = RMSNorm(self.width, eps=norm_eps)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    @property
+    def loops_over_time(self) -> bool:
+        """Not where the kernel runs: it walks through time in one launch."""
+        recurrent, state = self.gates.recurrent, self.initial_state(1).memory
+        token = recurrent.new_empty(1, 1, *recurrent.shape[:3])
+        return not SLSTM_OP.runs_kernel(self.backend, token, recurrent=recurrent, initial_state=state)
 
     def initial_state(self, sequences: int) -> MixerState:
         zeros = self._zeros(sequences, self.heads, self.width)

@@ -24,7 +24,9 @@ class Widening(nn.Module):
             raise ValueError(f"widened_from={before!r} must be an EigenRange, such as EigenRange(0, 1)")
         if not isinstance(after, EigenRange):
             raise ValueError(f"eigenvalues={after} has angles, which no real range {before} is widened to: give a range")
-        if before == after or before.low < after.low or before.high > after.high:
+        if after.overshoot:
+            raise ValueError(f"eigenvalues={after}: the overshoot of a widened layer belongs to widened_from={before}")
+        if before.ends == after.ends or before.low < after.low or before.high > after.high:
             raise ValueError(f"eigenvalues={after} must be wider than widened_from={before}, and hold all of it")
         self.before, self.after = before, after
         self.shift = nn.Linear(inputs, outputs)

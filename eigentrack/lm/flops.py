@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from eigentrack.layers import GLA, RWKV7, S4D, DeltaNet, Mamba, Mamba2, Mixer
-from eigentrack.layers.short_convolution import ShortConvolution
+from eigentrack.layers.mixer import ShortConvolution
 from eigentrack.models import SequenceModel
 
 DIAGONAL_ENTRY = 5  # FLOPs an entry of the state: decay, outer product, sum, read-out

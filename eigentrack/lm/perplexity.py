@@ -21,7 +21,7 @@ from torch import Tensor
 
 from eigentrack.lm.token_text import TokenRow
 from eigentrack.models import SequenceModel
-from eigentrack.models.evaluation_mode import in_evaluation_mode
+from eigentrack.models.sequence_model import in_evaluation_mode
 from eigentrack.ops.cross_entropy.op import IGNORED, each_cross_entropy
 
 PIECE = 1024  # tokens of a window that go through the model together

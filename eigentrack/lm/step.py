@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from eigentrack.layers import scheduled
 from eigentrack.lm.batches import PackedBatch, PackedBatches
 from eigentrack.lm.compiled_block import compile_block
 from eigentrack.lm.config import LanguageTrainingConfig
@@ -19,7 +20,6 @@ from eigentrack.lm.loss import LanguageLoss
 from eigentrack.models import SequenceModel
 from eigentrack.ops.cross_entropy.op import IGNORED
 from eigentrack.training.gradient_norms import clip_gradients
-from eigentrack.training.noise import seed_noise
 from eigentrack.training.optimizer import make_optimizer, set_rate
 from eigentrack.training.parts import model_parts
 from eigentrack.training.step import matrix_products
@@ -53,6 +53,7 @@ class LanguageStep:
             weights.to(world.device)
         self._half = HalfCopy(weights) if config.computed_in == torch.bfloat16 and world.ranks == 1 else None
         self.model = weights if self._half is None else self._half.model
+        self._scheduled = [module for model in {self.weights, self.model} for module in scheduled(model)]
         if compiled:
             for block in self.model.blocks:
                 block.forward = compile_block(block.forward)
@@ -69,15 +70,14 @@ class LanguageStep:
         return self.learn(self.shares(self.batches, number))
 
     def prepare(self, number: int) -> None:
-        """What the number decides besides the rows: the rate, the noise that layers draw, and whether they are sharp."""
+        """Set what the number decides besides the rows: the rate, and modules with a schedule of their own."""
         set_rate(self.optimizer, self.config.rate(number))
         self.at_step(number)
-        if self.weights.draws_noise:
-            seed_noise(self.device, self.config.seed, number, self.world.rank)
 
     def at_step(self, number: int) -> None:
-        for model in {self.weights, self.model}:  # the second may compute for the first
-            model.at_step(number)
+        """Tell the modules that have a schedule at which step training is."""
+        for module in self._scheduled:
+            module.at_step(number)
 
     def shares(self, batches: PackedBatches, number: int) -> list[PackedBatch]:
         """This process's micro-batches: the rows of the step are the same for any number of processes."""

@@ -9,22 +9,29 @@ from types import NoneType
 from typing import Any
 
 from eigentrack.layers import MIXERS, Mixer
+from eigentrack.layers.initialisers import INITIALISERS
 from eigentrack.layers.validation import check_backend, require_positive, require_positive_number
+from eigentrack.models.migration import current_form
 from eigentrack.options import accepted_options, check_options
 from eigentrack.spectrum import EigenRange, Eigenvalues, eigenvalues_from_json
 
-_EXPECTED = {
-    "mixer": "a name",
-    "mixer_options": "a mapping",
-    "norm_place": "before or after",
-    "mlp_width": "a whole number, 0 for no MLP, or None for 2*d_model",
+# entries that are one for all layers or one for each: their types, and what to call them
+_PER_LAYER: dict[str, tuple[Any, str]] = {
+    "mixer": (str, "a name"),
+    "mixer_options": (Mapping, "a mapping"),
+    "initial": (Mapping, "a mapping"),
+    "norm_place": (str, "before or after"),
+    "mlp_width": ((int, NoneType), "a whole number, 0 for no MLP, or None for 2*d_model"),
 }
 _RANGE_OPTIONS = ("eigenvalues", "gate", "widened_from")  # mixer options that hold a set of eigenvalues
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """`mixer` and `mixer_options` are one for all layers, or a tuple with one for each, so a hybrid needs no new class."""
+    """`mixer`, `mixer_options` and `initial` are one for all layers, or a tuple with one for each: a hybrid needs no new class.
+
+    `initial` says where weights of a new model start, by the names of `layers.initialisers.INITIALISERS`.
+    """
 
     vocab_size: int
     d_model: int = 128
@@ -32,6 +39,7 @@ class ModelConfig:
     mixer: str | tuple[str, ...] = "deltanet"
     eigenvalues: Eigenvalues = EigenRange(-1, 1)  # noqa: RUF009, it is frozen
     mixer_options: Mapping[str, Any] | tuple[Mapping[str, Any], ...] = field(default_factory=dict)
+    initial: Mapping[str, Any] | tuple[Mapping[str, Any], ...] = field(default_factory=dict)
     mlp_width: int | tuple[int, ...] | None = None  # None: 2 d_model; 0: no MLP; or one a layer
     norm: str = "rms"  # or "none", for weights that are set and not learned
     norm_place: str | tuple[str, ...] = "before"  # or "after" the mixer and the MLP, within the residual branch
@@ -50,7 +58,7 @@ class ModelConfig:
         require_positive_number(norm_eps=self.norm_eps)
         if not isinstance(self.tie_embeddings, bool):
             raise ValueError(f"tie_embeddings={self.tie_embeddings!r} must be true or false")
-        for name, kind in (("mixer", str), ("mixer_options", Mapping), ("mlp_width", (int, NoneType)), ("norm_place", str)):
+        for name, (kind, expected) in _PER_LAYER.items():
             value = getattr(self, name)
             if isinstance(value, (list, tuple)):
                 object.__setattr__(self, name, tuple(value))
@@ -58,13 +66,15 @@ class ModelConfig:
                     raise ValueError(f"{name} lists {len(value)} entries for layers={self.layers}: give one, or one a layer")
             for entry in self._per_layer(name):
                 if not isinstance(entry, kind) or isinstance(entry, bool):
-                    raise ValueError(f"{name}={value!r} must be {_EXPECTED[name]}, or one a layer")
+                    raise ValueError(f"{name}={value!r} must be {expected}, or one a layer")
         if any(width is not None and width < 0 for width in self._per_layer("mlp_width")):
-            raise ValueError(f"mlp_width={self.mlp_width!r} must be {_EXPECTED['mlp_width']}")
+            raise ValueError(f"mlp_width={self.mlp_width!r} must be {_PER_LAYER['mlp_width'][1]}")
         if not set(self.norm_places) <= {"before", "after"}:
-            raise ValueError(f"norm_place={self.norm_place!r} must be {_EXPECTED['norm_place']}, or one a layer")
+            raise ValueError(f"norm_place={self.norm_place!r} must be {_PER_LAYER['norm_place'][1]}, or one a layer")
         for name, options in zip(self.mixers, self.options, strict=True):
             _check_mixer(name, options)
+        if unknown := sorted({name for values in self.initial_values for name in values} - set(INITIALISERS)):
+            raise ValueError(f"initial value {unknown[0]!r} is not known; there are {', '.join(INITIALISERS)}")
         check_backend(self.backend)
 
     @property
@@ -87,27 +97,40 @@ class ModelConfig:
         """The options of every layer's mixer."""
         return self._per_layer("mixer_options")
 
+    @property
+    def initial_values(self) -> tuple[Mapping[str, Any], ...]:
+        """Where the weights of every layer's mixer start, by the names of initialisers."""
+        return self._per_layer("initial")
+
     def build_mixer(self, layer: int) -> Mixer:
+        """Build the mixer of a layer, with the weights that it starts with."""
         mixer, options = MIXERS[self.mixers[layer]], dict(self.options[layer])
         # the model's values, unless the layer's own options say otherwise
         for name in ("eigenvalues", "norm_eps", "backend"):
             if name in accepted_options(mixer):
                 options.setdefault(name, getattr(self, name))
-        return mixer(self.d_model, **options)
+        built = mixer(self.d_model, **options)
+        for name, value in self.initial_values[layer].items():
+            INITIALISERS[name](built, value)
+        return built
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; EigenRange as [low, high], EigenDisk as {"disk": [inner, outer]}, EigenPolygon as
-        {"polygon": corners}."""
-        return {item.name: _plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
+        """Return plain JSON values; EigenRange as [low, high], EigenDisk as {"disk": [inner, outer]}, EigenPolygon as
+        {"polygon": corners}. Initial values are left out where there are none: so hashes of older models stay as they are."""
+        values = {item.name: _plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
+        if not self.initial:
+            del values["initial"]
+        return values
 
     @classmethod
     def from_json(cls, values: Any) -> ModelConfig:
+        """Read a configuration of this version or of an older one."""
         known = {item.name for item in dataclasses.fields(cls)}
         if not isinstance(values, dict) or "vocab_size" not in values:
             raise ValueError("a model configuration must be a JSON object with at least vocab_size")
         if unknown := sorted(set(values) - known):
             raise ValueError(f"unknown configuration entry {unknown[0]!r}; known are {', '.join(sorted(known))}")
-        values = dict(values)
+        values = dict(current_form(values))
         if "eigenvalues" in values:
             values["eigenvalues"] = eigenvalues_from_json(values["eigenvalues"])
         if "mixer_options" in values:
@@ -115,7 +138,7 @@ class ModelConfig:
             values["mixer_options"] = (
                 tuple(_decode_options(entry) for entry in options) if isinstance(options, list) else _decode_options(options)
             )
-        for name in ("mixer", "mlp_width", "norm_place"):
+        for name in ("mixer", "initial", "mlp_width", "norm_place"):
             if isinstance(values.get(name), list):
                 values[name] = tuple(values[name])
         return cls(**values)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from itertools import islice
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from eigentrack.layers import MixerState
+from eigentrack.layers import Mixer, MixerState
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.models.config import ModelConfig
 from eigentrack.ops.shared.packing import Packing
@@ -99,16 +101,9 @@ class SequenceModel(nn.Module):
             self.head.weight = self.embedding.weight
 
     @property
-    def draws_noise(self) -> bool:
-        """While it learns."""
-        return any(getattr(block.mixer, "write_noise", 0.0) > 0 for block in self.blocks)
-
-    def at_step(self, number: int) -> None:
-        """For layers that change in the course of training: it is at this step, counted from 0."""
-        for block in self.blocks:
-            corners = getattr(block.mixer, "corner_proj", None)
-            if corners is not None and corners.steps is not None:
-                corners.steps.fill_(number)
+    def mixers(self) -> tuple[Mixer, ...]:
+        """The mixer of every layer."""
+        return tuple(cast(Block, block).mixer for block in self.blocks)
 
     def forward(
         self, tokens: Int[Tensor, "B T"], state: ModelState | None = None, cu_seqlens: Tensor | Packing | None = None
@@ -127,8 +122,8 @@ class SequenceModel(nn.Module):
 
         def apply(block: nn.Module, x: Tensor, layer_state: MixerState | None) -> tuple[Tensor, MixerState]:
             if checkpointed:
-                # without noise there is no random state to keep, which some versions of torch cannot inside a CUDA graph
-                return checkpoint(*(block, x, layer_state, packing), use_reentrant=False, preserve_rng_state=self.draws_noise)
+                # no layer draws random numbers, so no random state is kept: some versions of torch cannot inside a CUDA graph
+                return checkpoint(block, x, layer_state, packing, use_reentrant=False, preserve_rng_state=False)
             return block(x, layer_state, packing)
 
         return self._through_blocks(tokens, state, apply)
@@ -197,6 +192,27 @@ class SequenceModel(nn.Module):
             if low < 0 or high >= self.config.vocab_size:
                 wrong = low if low < 0 else high
                 raise ValueError(f"token {wrong} is outside the vocabulary 0..{self.config.vocab_size - 1}")
+
+
+Rest = ParamSpec("Rest")
+Found = TypeVar("Found")
+
+
+def in_evaluation_mode(
+    measure: Callable[Concatenate[SequenceModel, Rest], Found],
+) -> Callable[Concatenate[SequenceModel, Rest], Found]:
+    """Run the function with its model in evaluation mode; afterwards the model is in the mode it was in."""
+
+    @wraps(measure)
+    def measured(model: SequenceModel, *args: Rest.args, **kwargs: Rest.kwargs) -> Found:
+        was_training = model.training
+        model.eval()
+        try:
+            return measure(model, *args, **kwargs)
+        finally:
+            model.train(was_training)
+
+    return measured
 
 
 def _norm(config: ModelConfig) -> nn.Module:

@@ -7,13 +7,10 @@ from typing import Any
 
 import torch
 
-from eigentrack.layers.slstm import SLSTM
 from eigentrack.models import SequenceModel
-from eigentrack.ops.slstm.op import SLSTM as SLSTM_OP
 
 STEPS_TO_PAY = 5000  # of a few milliseconds, of which it saves up to half
 MODELS_IN_A_PROCESS = 256  # a sweep trains many of them one after another, and each shape is compiled anew
-LOOPING = ("slstm", "lstm")  # take one token after another; torch.compile unrolls the loop, which takes many minutes
 
 
 def worth_compiling(model: SequenceModel, steps: int) -> bool:
@@ -22,18 +19,8 @@ def worth_compiling(model: SequenceModel, steps: int) -> bool:
 
 
 def looping_mixers(model: SequenceModel) -> list[str]:
-    """sLSTM loops only where its kernel does not run: it walks through time in one launch."""
-    looping = set(model.config.mixers).intersection(LOOPING)
-    if all(_has_kernel(layer) for layer in model.modules() if isinstance(layer, SLSTM)):
-        looping.discard("slstm")
-    return sorted(looping)
-
-
-def _has_kernel(layer: SLSTM) -> bool:
-    recurrent = layer.gates.recurrent
-    token = recurrent.new_empty(1, 1, *recurrent.shape[:3])
-    state = layer.initial_state(1).memory
-    return SLSTM_OP.runs_kernel(layer.backend, token, recurrent=recurrent, initial_state=state)
+    """The names of mixers that take one token after another: torch.compile unrolls the loop, which takes many minutes."""
+    return sorted({name for name, mixer in zip(model.config.mixers, model.mixers, strict=True) if mixer.loops_over_time})
 
 
 def compile_pass(function: Callable[..., Any]) -> Callable[..., Any]:

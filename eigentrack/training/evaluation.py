@@ -13,7 +13,7 @@ from torch import Tensor
 
 from eigentrack.layers.validation import require_positive
 from eigentrack.models import SequenceModel
-from eigentrack.models.evaluation_mode import in_evaluation_mode
+from eigentrack.models.sequence_model import in_evaluation_mode
 from eigentrack.tasks import Task, TrackingTask
 from eigentrack.tasks.counter_random import derived_seed
 

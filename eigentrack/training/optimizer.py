@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from eigentrack.layers.recurrent_gates import RecurrentGates
+from eigentrack.layers.lstm import RecurrentGates
 from eigentrack.models import SequenceModel
 from eigentrack.training.gradient_norms import is_sharded
 from eigentrack.training.optimization import OptimizationConfig

@@ -15,13 +15,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from eigentrack.layers import scheduled
 from eigentrack.models import SequenceModel
 from eigentrack.tasks import Batch, Task
 from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.training.compilation import compile_pass
 from eigentrack.training.config import TrainingConfig
 from eigentrack.training.gradient_norms import clip_gradients
-from eigentrack.training.noise import seed_noise
 from eigentrack.training.optimizer import make_optimizer, set_rate
 from eigentrack.training.parts import model_parts
 
@@ -37,6 +37,7 @@ class TrainingStep:
         self.device = next(model.parameters()).device
         self.optimizer = make_optimizer(model, config)
         self.parts = model_parts(model)
+        self._scheduled = scheduled(model)
         self._seed = derived_seed(config.seed, "training")
         self._evaluate = compile_pass(self._loss_and_accuracy) if compiled else self._loss_and_accuracy
 
@@ -45,11 +46,10 @@ class TrainingStep:
         return self.learn(self.sample(number))
 
     def prepare(self, number: int) -> None:
-        """What the number decides besides the batch: the rate, the noise that layers draw, and whether they are sharp."""
+        """Set what the number decides besides the batch: the rate, and modules with a schedule of their own."""
         set_rate(self.optimizer, self.config.rate(number))
-        self.model.at_step(number)
-        if self.model.draws_noise:
-            seed_noise(self.device, self.config.seed, number)
+        for module in self._scheduled:
+            module.at_step(number)
 
     def sample(self, number: int | Int[Tensor, " n"]) -> Batch:
         """The batch of a step, or those of n steps one below the other."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from eigentrack.layers import MIXERS, DeltaNet, Dense, Mixer
+from eigentrack.layers import INITIALISERS, MIXERS, DeltaNet, Dense, Mixer
 from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange
 
 D_MODEL = 12
@@ -29,13 +29,13 @@ LINEAR = [
     ("gla", {"heads": 3, "eigenvalues": NARROW}),
     ("gla", {"heads": 3, "eigenvalues": WIDE, "widened_from": NARROW}),
     ("gla", {"heads": 3, "eigenvalues": WIDE, "conv": 4, "learn_initial_state": True, "gate_temperature": 1.0}),
-    ("gla", {"heads": 2, "eigenvalues": ODD, "key_norm": True, "first_gates": [0.5, 0.8]}),
+    ("gla", {"heads": 2, "eigenvalues": ODD, "key_norm": True, "initial": {"gates": [0.5, 0.8]}}),
     ("gla", {"heads": 2, "eigenvalues": WIDE, "bare": True}),
     ("gla", {"heads": 3, "eigenvalues": DISK, "key_dim": 4, "conv": 4, "gate_temperature": 1.0}),
     ("gla", {"heads": 2, "eigenvalues": RING, "key_dim": 6, "learn_initial_state": True}),
     (
         "gla",
-        {"heads": 3, "eigenvalues": EigenPolygon(5), "key_dim": 4, "conv": 4, "learn_initial_state": True, "sharp_after": 9},
+        {"heads": 3, "eigenvalues": EigenPolygon(5, sharp_after=9), "key_dim": 4, "conv": 4, "learn_initial_state": True},
     ),
     (
         "gla",
@@ -46,18 +46,26 @@ LINEAR = [
     ("s4d", {"state_size": 4, "eigenvalues": DISK}),
     ("s4d", {"state_size": 2, "eigenvalues": RING, "learn_initial_state": True}),
     ("deltanet", {"heads": 3, "eigenvalues": NARROW}),
-    ("deltanet", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "learn_initial_state": True, "first_eigenvalue": 0.5}),
-    ("deltanet", {"heads": 2, "eigenvalues": WIDE, "overshoot": 2.0, "householders": 2}),
+    ("deltanet", {"heads": 3, "eigenvalues": WIDE, "conv": 0, "learn_initial_state": True, "initial": {"eigenvalue": 0.5}}),
+    ("deltanet", {"heads": 2, "eigenvalues": EigenRange(-1, 1, overshoot=2.0), "householders": 2}),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 3, "gate": WIDE, "output_gate": True}),
     (
         "deltanet",
-        {"heads": 2, "eigenvalues": ODD, "gate": NARROW, "first_gates": [0.9, 0.95], "key_dim": 5, "value_dim": 3, "conv": 2},
+        {
+            "heads": 2,
+            "eigenvalues": ODD,
+            "gate": NARROW,
+            "initial": {"gates": [0.9, 0.95]},
+            "key_dim": 5,
+            "value_dim": 3,
+            "conv": 2,
+        },
     ),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "householders": 2, "gate": NARROW, "conv": 0, "bare": True}),
     ("deltanet", {"heads": 2, "eigenvalues": WIDE, "widened_from": NARROW, "householders": 2}),
     ("deltanet", {"heads": 3, "eigenvalues": WIDE, "gate": WIDE, "gate_per_channel": True}),
     ("deltanet", {"heads": 2, "eigenvalues": ODD, "householders": 2, "gate": NARROW, "gate_per_channel": True, "conv": 0}),
-    ("deltanet", {"heads": 3, "eigenvalues": WIDE, "householders": 2, "gate": DISK, "first_gates": [0.9, 0.99]}),
+    ("deltanet", {"heads": 3, "eigenvalues": WIDE, "householders": 2, "gate": DISK, "initial": {"gates": [0.9, 0.99]}}),
     ("deltanet", {"heads": 2, "eigenvalues": ODD, "gate": RING, "gate_per_channel": True, "conv": 0}),
     ("deltanet", {"heads": 2, "eigenvalues": NARROW, "gate": DISK, "bare": True, "learn_initial_state": True}),
     ("rwkv7", {"heads": 3, "rank": 4, "eigenvalues": NARROW}),
@@ -80,10 +88,18 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+def started(name: str, d_model: int, *, initial: dict[str, Any] | None = None, **options: Any) -> Mixer:
+    """A new layer with the initial values that a model's configuration may name."""
+    mixer = MIXERS[name](d_model, **options)
+    for initialiser, value in (initial or {}).items():
+        INITIALISERS[initialiser](mixer, value)
+    return mixer
+
+
 def build(name: str, options: dict[str, Any], dtype: torch.dtype = torch.float64) -> Mixer:
-    """All parameters moved off their starting values, so that each of them matters."""
+    """All parameters moved off their starting values, so that each of them matters; `initial` among the options says which."""
     torch.manual_seed(3)
-    mixer = MIXERS[name](D_MODEL, **options).to(dtype)
+    mixer = started(name, D_MODEL, **options).to(dtype)
     with torch.no_grad():
         for weight in mixer.parameters():
             weight.add_(0.3 * torch.randn_like(weight))

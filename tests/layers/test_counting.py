@@ -116,7 +116,7 @@ def test_corners_of_a_polygon_count_at_every_length(modulus: int, corners: int) 
 
 def test_choices_become_sharp_after_so_many_steps_of_training() -> None:
     task = word_problem("Z3")
-    options = {"heads": 2, "key_dim": 4, "eigenvalues": EigenPolygon(3), "sharp_after": 2}
+    options = {"heads": 2, "key_dim": 4, "eigenvalues": EigenPolygon(3, sharp_after=2)}
     model = SequenceModel(ModelConfig(task.vocab_size, 8, 1, mixer="gla", mixer_options=options))
     layer, x = model.blocks[0].mixer, torch.randn(1, 50, 8)
     assert isinstance(layer, GLA)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 import torch
 
-from eigentrack.layers import GLA, DeltaNet, LinearMixer
+from eigentrack.layers import GLA, INITIALISERS, MIXERS, DeltaNet, LinearMixer
 from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
 from tests.closeness import TOLERANCE
-from tests.layers.layer_cases import D_MODEL, LINEAR, build, case_name
+from tests.layers.layer_cases import D_MODEL, LINEAR, build, case_name, started
 
 every_linear_layer = pytest.mark.parametrize(("name", "options"), LINEAR, ids=case_name)
 
@@ -61,7 +60,9 @@ def test_under_autocast_no_eigenvalue_is_named_outside_of_the_range(householders
 @pytest.mark.parametrize("overshoot", [0.0, 0.05])
 @pytest.mark.parametrize(("low", "high", "first"), [(-1, 1, 0.5), (0, 1, 0.9), (-1, 1, None), (0, 1, None)])
 def test_eigenvalues_start_where_they_are_asked_to(low: float, high: float, first: float | None, overshoot: float) -> None:
-    mixer = DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(low, high), first_eigenvalue=first, overshoot=overshoot)
+    mixer = DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(low, high, overshoot))
+    if first is not None:
+        INITIALISERS["eigenvalue"](mixer, first)
     with torch.no_grad():
         found = mixer.gates(torch.zeros(1, 3, D_MODEL))["beta"]
     torch.testing.assert_close(1 - found, torch.full_like(found, (low + high) / 2 if first is None else first))
@@ -74,7 +75,8 @@ def test_eigenvalues_start_where_they_are_asked_to(low: float, high: float, firs
     ids=str,
 )
 def test_gla_starts_where_it_is_asked_to(eigenvalues: Eigenvalues, first: float, last: float, temperature: float) -> None:
-    mixer = GLA(D_MODEL, heads=2, key_dim=6, eigenvalues=eigenvalues, gate_temperature=temperature, first_gates=[first, last])
+    mixer = GLA(D_MODEL, heads=2, key_dim=6, eigenvalues=eigenvalues, gate_temperature=temperature)
+    INITIALISERS["gates"](mixer, [first, last])
     with torch.no_grad():
         found = mixer.gates(torch.zeros(1, 3, D_MODEL))["eigenvalue"]  # [1, 3, H, K], of a pair in a disk both
     found = found.abs() if eigenvalues.turns else found
@@ -91,7 +93,7 @@ def test_gla_starts_where_it_is_asked_to(eigenvalues: Eigenvalues, first: float,
         (EigenDisk(), {}, 16, None),
         (EigenRange(-1, 1), {}, 1, 2 ** (-1 / 16)),
         (EigenRange(-0.5, 0.9), {}, 1, 0.2 + 0.7 * 2 ** (-1 / 16)),
-        (EigenRange(-1, 1), {"first_gates": [0.5, 0.5]}, 1, 0.5),
+        (EigenRange(-1, 1), {"initial": {"gates": [0.5, 0.5]}}, 1, 0.5),
         (EigenRange(-1, 1), {"gate_temperature": 2.0}, 2, None),
         (EigenRange(-1, 1), {"widened_from": EigenRange(0, 1)}, 16, None),
     ],
@@ -99,7 +101,8 @@ def test_gla_starts_where_it_is_asked_to(eigenvalues: Eigenvalues, first: float,
 def test_gla_is_steep_and_starts_near_one_where_it_can_flip(
     eigenvalues: Eigenvalues, options: dict[str, Any], temperature: float, first: float | None
 ) -> None:
-    mixer = GLA(D_MODEL, heads=2, key_dim=4, eigenvalues=eigenvalues, **options)
+    mixer = started("gla", D_MODEL, heads=2, key_dim=4, eigenvalues=eigenvalues, **options)
+    assert isinstance(mixer, GLA)
     assert mixer.gate_temperature == temperature
     with torch.no_grad():
         gates = mixer.gates(torch.zeros(1, 1, D_MODEL))["eigenvalue"]
@@ -111,11 +114,23 @@ def test_gla_is_steep_and_starts_near_one_where_it_can_flip(
 
 def test_an_eigenvalue_starts_inside_of_its_range() -> None:
     with pytest.raises(ValueError, match=r"eigenvalue -0\.5 must lie inside of \[0, 1\]"):
-        DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(0, 1), first_eigenvalue=-0.5)
+        started("deltanet", D_MODEL, heads=2, eigenvalues=EigenRange(0, 1), initial={"eigenvalue": -0.5})
+
+
+@pytest.mark.parametrize(
+    ("name", "initial", "message"),
+    [
+        ("mamba", {"gates": [0.5, 0.9]}, r"initial gates=\[0.5, 0.9\]: Mamba has no gates that can start there"),
+        ("gla", {"eigenvalue": 0.5}, "initial eigenvalue=0.5: GLA has no factors whose eigenvalue can start there"),
+    ],
+)
+def test_a_layer_without_what_should_start_somewhere_says_so(name: str, initial: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        started(name, D_MODEL, initial=initial)
 
 
 def test_an_overshoot_takes_b_to_both_ends_of_its_range() -> None:
-    mixer = DeltaNet(D_MODEL, heads=2, overshoot=0.05)
+    mixer = DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(-1, 1, overshoot=0.05))
     with torch.no_grad():
         mixer.beta_proj.weight.mul_(10)  # logits of ±3 and more, of which a sigmoid makes 0.95
         found = mixer.gates(torch.randn(2, 200, D_MODEL))["beta"]
@@ -125,22 +140,33 @@ def test_an_overshoot_takes_b_to_both_ends_of_its_range() -> None:
 
 @pytest.mark.parametrize("rounded", [False, True])
 def test_an_overshoot_leaves_eigenvalues_in_their_range(rounded: bool) -> None:
-    mixer = DeltaNet(D_MODEL, heads=2, conv=0, overshoot=2.0)
+    mixer = DeltaNet(D_MODEL, heads=2, conv=0, eigenvalues=EigenRange(-1, 1, overshoot=2.0))
     with torch.no_grad(), torch.autocast(mixer.beta_proj.weight.device.type, torch.bfloat16, enabled=rounded):
         found = mixer.gates(torch.randn(2, 200, D_MODEL))["eigenvalue"]
     assert found.min() == pytest.approx(-1, abs=TOLERANCE[torch.float32])
     assert found.max() == 1
 
 
-def test_what_an_overshoot_cannot_be() -> None:
-    for wrong in (-0.1, 11.0, math.nan):
-        with pytest.raises(ValueError, match=f"overshoot={wrong} must be a number from 0 to 10, such as 0"):
-            DeltaNet(D_MODEL, heads=2, overshoot=wrong)
+@pytest.mark.parametrize("name", sorted({name for name, _ in LINEAR} - {"deltanet"}))
+def test_layers_without_b_refuse_an_overshoot(name: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"its eigenvalues come from no b that could overshoot: eigenvalues=\[0, 1\] overshoot 2"
+    ):
+        MIXERS[name](D_MODEL, eigenvalues=EigenRange(0, 1, overshoot=2.0))
+
+
+def test_neither_a_gate_nor_a_range_that_is_widened_to_overshoots() -> None:
+    with pytest.raises(ValueError, match=r"gate=EigenRange\(.*\) must be an EigenRange without overshoot"):
+        DeltaNet(D_MODEL, heads=2, gate=EigenRange(0, 1, overshoot=2.0))
+    with pytest.raises(
+        ValueError, match=r"eigenvalues=\[-1, 1\] overshoot 2: the overshoot of a widened layer belongs to widened_f"
+    ):
+        DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(-1, 1, overshoot=2.0), widened_from=EigenRange(0, 1))
 
 
 def test_widening_keeps_a_layer_with_an_overshoot() -> None:
-    narrow = DeltaNet(D_MODEL, heads=2, overshoot=2.0, eigenvalues=EigenRange(0, 1))
-    wide = DeltaNet(D_MODEL, heads=2, overshoot=2.0, eigenvalues=EigenRange(-1, 1), widened_from=EigenRange(0, 1))
+    narrow = DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(0, 1, overshoot=2.0))
+    wide = DeltaNet(D_MODEL, heads=2, eigenvalues=EigenRange(-1, 1), widened_from=EigenRange(0, 1, overshoot=2.0))
     wide.load_state_dict(narrow.state_dict(), strict=False)
     x = torch.randn(1, 50, D_MODEL)
     with torch.no_grad():
@@ -150,7 +176,8 @@ def test_widening_keeps_a_layer_with_an_overshoot() -> None:
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize(("low", "first", "last"), [(0, 0.9, 0.999), (-1, 0.5, 0.5), (-1, -0.5, 0.5)])
 def test_gates_start_where_they_are_asked_to(low: float, first: float, last: float, per_channel: bool) -> None:
-    mixer = DeltaNet(D_MODEL, heads=3, gate=EigenRange(low, 1), gate_per_channel=per_channel, first_gates=[first, last])
+    mixer = DeltaNet(D_MODEL, heads=3, gate=EigenRange(low, 1), gate_per_channel=per_channel)
+    INITIALISERS["gates"](mixer, [first, last])
     with torch.no_grad():
         found = mixer.gates(torch.zeros(1, 1, D_MODEL))["gate"][0, 0]  # [H] or [H, K]
     rows = found if per_channel else found[None]
@@ -161,11 +188,11 @@ def test_gates_start_where_they_are_asked_to(low: float, first: float, last: flo
 
 def test_a_gate_starts_inside_of_its_range() -> None:
     with pytest.raises(ValueError, match=r"eigenvalue 1 must lie inside of \[0, 1\]"):
-        DeltaNet(D_MODEL, heads=2, gate=EigenRange(0, 1), first_gates=[0.9, 1.0])
-    with pytest.raises(ValueError, match=r"first_gates=\[0\.9, 0\.99\] needs the gate's range"):
-        DeltaNet(D_MODEL, heads=2, first_gates=[0.9, 0.99])
-    with pytest.raises(ValueError, match=r"first_gates=\[0\.9\] must be two numbers"):
-        DeltaNet(D_MODEL, heads=2, gate=EigenRange(0, 1), first_gates=[0.9])
+        started("deltanet", D_MODEL, heads=2, gate=EigenRange(0, 1), initial={"gates": [0.9, 1.0]})
+    with pytest.raises(ValueError, match=r"initial gates=\[0\.9, 0\.99\] need the gate's range"):
+        started("deltanet", D_MODEL, heads=2, initial={"gates": [0.9, 0.99]})
+    with pytest.raises(ValueError, match=r"gates=\[0\.9\] must be two numbers"):
+        started("deltanet", D_MODEL, heads=2, gate=EigenRange(0, 1), initial={"gates": [0.9]})
 
 
 def test_delta_net_names_beta_and_gate() -> None:

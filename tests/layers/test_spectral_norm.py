@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eigentrack.layers.spectral_norm import spectral_norm
+from eigentrack.layers.dense import spectral_norm
 
 N = 9
 

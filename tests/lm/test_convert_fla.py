@@ -220,13 +220,19 @@ def test_a_range_without_counterpart_is_written_as_one(tmp_path):
         convert(tmp_path / "ours", tmp_path / "back", to="delta_net")
 
 
-@pytest.mark.parametrize("option", [{"overshoot": 0.05}, {"write_noise": 1.0}, {"first_eigenvalue": 0.5}], ids=str)
-def test_an_option_without_counterpart_is_not_dropped(tmp_path, option):
-    options = {"heads": 2, "key_dim": 16, **option}
-    save_model(
-        SequenceModel(ModelConfig(vocab_size=19, d_model=12, mixer="deltanet", mixer_options=options)), tmp_path / "ours"
-    )
-    with pytest.raises(ValueError, match=f"delta_net: {next(iter(option))}=.* has no counterpart there"):
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"eigenvalues": EigenRange(-1, 1, overshoot=0.05)}, r"eigenvalues \[-1, 1\] overshoot 0.05 have no counterpart there"),
+        ({"initial": {"eigenvalue": 0.5}}, "initial={'eigenvalue': 0.5} has no counterpart there"),
+    ],
+    ids=str,
+)
+def test_an_option_without_counterpart_is_not_dropped(tmp_path, entry, message):
+    options = {"heads": 2, "key_dim": 16}
+    config = ModelConfig(vocab_size=19, d_model=12, mixer="deltanet", mixer_options=options, **entry)
+    save_model(SequenceModel(config), tmp_path / "ours")
+    with pytest.raises(ValueError, match=f"delta_net: {message}"):
         convert(tmp_path / "ours", tmp_path / "theirs", to="delta_net")
 
 

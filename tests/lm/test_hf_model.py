@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 from eigentrack import EigentrackForCausalLM, ModelConfig, SequenceModel, load_model, save_model
+from eigentrack.layers import scheduled
 from eigentrack.lm.hugging_face import RecurrentCache
 from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange
 from tests.closeness import assert_close
@@ -86,9 +87,9 @@ def test_loaded_in_half_precision_the_angles_of_a_disk_stay_exact(tmp_path):
 
 
 def test_loaded_in_half_precision_the_logits_of_corners_stay_exact(tmp_path):
-    options = {"key_dim": 2, "sharp_after": 3}
-    model = wrapped("gla", eigenvalues=EigenPolygon(5), mixer_options=options).float()
-    model.model.at_step(3)
+    model = wrapped("gla", eigenvalues=EigenPolygon(5, sharp_after=3), mixer_options={"key_dim": 2}).float()
+    for module in scheduled(model):
+        module.at_step(3)
     model.save_pretrained(tmp_path)
     half = EigentrackForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
     ours, theirs = (part.model.blocks[0].mixer.corner_proj for part in (model, half))

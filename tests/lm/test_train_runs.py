@@ -113,7 +113,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(config: LanguageRunConfig, who
 def test_choices_that_become_sharp_are_sharp_in_a_run_that_was_stopped_and_in_what_it_saves(
     corpus: Path, tmp_path: Path, precision: str
 ) -> None:
-    options = {"heads": 1, "key_dim": 4, "eigenvalues": {"polygon": 3}, "sharp_after": 5}
+    options = {"heads": 1, "key_dim": 4, "eigenvalues": {"polygon": 3, "sharp_after": 5}}
     model = {"d_model": 8, "layers": 1, "mixer": "gla", "mixer_options": options, "mlp_width": 12}
     config = replace(small_run(corpus, precision=precision), model=model)
     run_language_training(config, tmp_path / "whole")

@@ -23,12 +23,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return Corpus.open(write_learnable_corpus(tmp_path_factory.mktemp("corpus")))
 
 
-def make_step(corpus: Corpus, tie: bool = False, noise: float = 0.0, **training: object) -> LanguageStep:
+def make_step(corpus: Corpus, tie: bool = False, **training: object) -> LanguageStep:
     torch.manual_seed(0)
     values = {"steps": 20, "batch": 4, "length": 16, "warmup": 0, "learning_rate": 1e-2, **training}
     config = LanguageTrainingConfig.from_json(values)
-    options = {"write_noise": noise}
-    model = SequenceModel(ModelConfig(vocab_size=VOCAB, d_model=8, layers=1, mixer_options=options, tie_embeddings=tie))
+    model = SequenceModel(ModelConfig(vocab_size=VOCAB, d_model=8, layers=1, tie_embeddings=tie))
     batches = PackedBatches(corpus, batch=4, length=16, seed=0, reset_documents=config.reset_documents)
     return LanguageStep(model, batches, config, WORLD)
 
@@ -45,17 +44,6 @@ def test_loss_and_gradient_norms_are_those_of_plain_cross_entropy(corpus: Corpus
     for norm, parameters in zip(norms, twin.parts.values(), strict=True):
         gradients = torch.autograd.grad(expected, parameters, retain_graph=True)
         assert norm == pytest.approx(torch.cat([gradient.flatten() for gradient in gradients]).norm().item(), rel=1e-3)
-
-
-def test_noise_follows_from_the_steps_number(corpus: Corpus) -> None:
-    found = []
-    for drawn_before in (0, 17):
-        step = make_step(corpus, noise=1.0)
-        torch.randn(drawn_before)
-        found.append([step(number)[0].item() for number in (3, 4)])
-    assert found[0] == found[1]
-    plain = make_step(corpus)
-    assert [plain(number)[0].item() for number in (3, 4)] != found[0]
 
 
 def test_bfloat16_follows_float32(corpus: Corpus) -> None:

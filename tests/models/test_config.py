@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from eigentrack.layers import Attention, DeltaNet, Dense, Mamba
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.spectrum import EigenDisk, EigenRange
+from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,9 @@ from eigentrack.spectrum import EigenDisk, EigenRange
         ModelConfig(vocab_size=5, mixer_options={"gate": EigenRange(-1, 1), "householders": 2}, tie_embeddings=True),
         ModelConfig(vocab_size=5, mixer="gla", eigenvalues=EigenDisk(0.5, 1), mixer_options={"eigenvalues": EigenDisk()}),
         ModelConfig(vocab_size=5, mixer=("deltanet", "dense"), mixer_options=({"gate": None}, {"eigenvalues": None})),
+        ModelConfig(vocab_size=5, eigenvalues=EigenRange(-1, 1, overshoot=0.05), initial={"eigenvalue": 0.5}),
+        ModelConfig(vocab_size=5, mixer="gla", eigenvalues=EigenPolygon(5, sharp_after=9)),
+        ModelConfig(vocab_size=5, mixer=("gla", "attention"), initial=({"gates": [0.5, 0.9]}, {})),
     ],
 )
 def test_json_brings_back_the_same_configuration(config: ModelConfig) -> None:
@@ -47,6 +51,9 @@ def test_json_brings_back_the_same_configuration(config: ModelConfig) -> None:
         ({"vocab_size": 5, "norm_eps": "1e-5"}, "norm_eps='1e-5' must be a positive number"),
         ({"vocab_size": 5, "mlp_width": -1}, "mlp_width=-1 must be a whole number"),
         ({"vocab_size": 5, "norm_place": "around"}, "norm_place='around' must be before or after, or one a layer"),
+        ({"vocab_size": 5, "initial": {"gate": 1}}, "initial value 'gate' is not known; there are gates, eigenvalue"),
+        ({"vocab_size": 5, "initial": [{"eigenvalue": 0.5}]}, "initial lists 1 entries for layers=2"),
+        ({"vocab_size": 5, "initial": 0.5}, "initial=0.5 must be a mapping, or one a layer"),
         ({"vocab_size": 5, "norm_place": ["before"]}, "norm_place lists 1 entries for layers=2"),
         ({"vocab_size": 5, "eigenvalues": [-2, 1]}, "low=-2 lies outside"),
         ({"vocab_size": 5, "eigenvalues": "wide"}, r"written \[low, high\], \{.*\}, got 'wide'"),
@@ -77,6 +84,23 @@ def test_hybrids_take_one_mixer_a_layer() -> None:
     assert isinstance(attention, Attention)
     assert isinstance(dense, Dense)
     assert dense.eigenvalues is None  # the layer's own option comes first
+
+
+def test_initial_values_move_no_other_weights() -> None:
+    plain = ModelConfig(vocab_size=5, d_model=8, mixer_options={"heads": 2, "gate": EigenRange(0, 1)})
+    models = []
+    for config in (plain, replace(plain, initial={"eigenvalue": 0.5, "gates": [0.9, 0.99]})):
+        torch.manual_seed(0)
+        models.append(SequenceModel(config).state_dict())
+    before, after = models
+    changed = {
+        name.rpartition("mixer.")[2] for name in after if name not in before or not torch.equal(after[name], before[name])
+    }
+    assert changed == {"beta_proj.bias", "gate_bias", "gate_log_rate"}
+
+
+def test_no_initial_values_are_not_written() -> None:
+    assert "initial" not in ModelConfig(vocab_size=5).to_json()
 
 
 def test_an_experiment_shows_only_its_difference() -> None:

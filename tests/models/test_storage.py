@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from eigentrack.layers import scheduled
 from eigentrack.models import ModelConfig, SequenceModel, load_model, save_model
 from eigentrack.models.storage import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, write_atomically
 from eigentrack.spectrum import EigenPolygon
@@ -137,11 +138,12 @@ def test_weights_that_are_no_numbers_are_refused(saved: tuple[SequenceModel, Pat
 
 
 def test_a_layer_keeps_the_step_it_was_at(tmp_path: Path) -> None:
-    options = {"key_dim": 2, "eigenvalues": EigenPolygon(5), "sharp_after": 1}
+    options = {"key_dim": 2, "eigenvalues": EigenPolygon(5, sharp_after=1)}
     model = SequenceModel(ModelConfig(vocab_size=7, d_model=8, layers=1, mixer="gla", mixer_options=options))
     tokens = torch.randint(7, (2, 9))
     soft = model(tokens)[0]
-    model.at_step(1)
+    (corners,) = scheduled(model)
+    corners.at_step(1)
     save_model(model, tmp_path)
     assert torch.equal(load_model(tmp_path)(tokens)[0], model(tokens)[0])
     assert not torch.equal(model(tokens)[0], soft)

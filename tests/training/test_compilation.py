@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from eigentrack.layers import MIXERS
-from eigentrack.layers.slstm import SLSTM
+from eigentrack.layers import MIXERS, SLSTM
 from eigentrack.ops.shared import dispatch
 from eigentrack.training import step
 from eigentrack.training.compilation import STEPS_TO_PAY, looping_mixers, worth_compiling
@@ -19,10 +18,9 @@ from tests.training.test_run import CONFIG
 
 
 def model(*mixers: str, is_cuda: bool = True, d_model: int = 8) -> Any:
-    layers = [SLSTM(d_model, heads=1) for name in mixers if name == "slstm"]
     return SimpleNamespace(
         parameters=lambda: iter([SimpleNamespace(is_cuda=is_cuda)]),
-        modules=lambda: iter(layers),
+        mixers=[SLSTM(d_model, heads=1) if name == "slstm" else MIXERS[name](8) for name in mixers],
         config=SimpleNamespace(mixers=mixers),
     )
 

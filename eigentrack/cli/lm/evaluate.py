@@ -54,8 +54,8 @@ def evaluate(
 
     Example: eigentrack lm evaluate runs/tiny --corpus corpora/mine --length 4096 --buckets 8
     """
+    from eigentrack.json_text import plain_json
     from eigentrack.lm.language_model import load_language_model
-    from eigentrack.models.plain_json import plain_json
 
     if corpus is not None and text:
         raise ValueError("give one of --corpus and --text")

@@ -20,10 +20,6 @@ OURS_ALONE = {
     "bare": False,
     "widened_from": None,
     "gate_per_channel": False,
-    "first_eigenvalue": None,
-    "first_gates": None,
-    "overshoot": 0.0,
-    "write_noise": 0.0,
 }
 
 
@@ -66,10 +62,17 @@ def options_of_all_layers(config: ModelConfig, owner: str, mixer: str) -> dict[s
     if any(other != options[0] for other in options) or len(set(config.mlp_widths)) > 1:
         raise ValueError(f"{owner}: layers of different sizes or options have no counterpart there")
     require(owner, vars(config), norm="rms")
+    require_drawn_weights(owner, config)
     for place in config.norm_places:
         require(owner, {"norm_place": place}, norm_place="before")
     require(owner, options[0], **OURS_ALONE)
     return options[0]
+
+
+def require_drawn_weights(owner: str, config: ModelConfig) -> None:
+    """Initial values may give a layer weights that the peer's has not, as DeltaNet a bias."""
+    for values in config.initial_values:
+        require(owner, {"initial": values}, initial={})
 
 
 def negative_switch(owner: str, eigenvalues: EigenRange) -> bool:

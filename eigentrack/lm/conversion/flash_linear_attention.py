@@ -130,7 +130,7 @@ def _model_to_ours(theirs: Values, options: dict[str, Any]) -> ModelConfig:
 def _model_to_theirs(owner: str, ours: ModelConfig, **expected: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """Their values for the model, and our options for the rest."""
     options = options_of_all_layers(ours, owner, "deltanet")
-    require(owner, options, norm_eps=ours.norm_eps, key_norm=True, **expected)
+    require(owner, options, norm_eps=ours.norm_eps, **expected)
     if not ours.mlp_widths[0]:
         raise ValueError(f"{owner}: mlp_width=0 has no counterpart there, an MLP has")
     width = ours.d_model // options["heads"]

@@ -19,6 +19,7 @@ from eigentrack.lm.conversion.family import (
     layer_options,
     negative_switch,
     require,
+    require_drawn_weights,
 )
 from eigentrack.lm.conversion.weights import FILTERS, Layout, Names, Piece, Stack, WeightNames
 from eigentrack.models import ModelConfig
@@ -117,6 +118,7 @@ def _to_theirs(ours: ModelConfig) -> dict[str, Any]:
     if set(ours.mixers) != {"deltanet", "attention"} or len(set(ours.mlp_widths)) > 1 or not ours.mlp_widths[0]:
         raise ValueError(f"{OWNER} has both deltanet and attention layers, and one MLP width, unlike this model")
     require(OWNER, vars(ours), norm="rms")
+    require_drawn_weights(OWNER, ours)
     kinds = [LINEAR if mixer == "deltanet" else FULL for mixer in ours.mixers]
     options = {kind: layer_options(ours, kinds.index(kind)) for kind in (LINEAR, FULL)}
     for layer, kind in enumerate(kinds):
@@ -124,7 +126,7 @@ def _to_theirs(ours: ModelConfig) -> dict[str, Any]:
             raise ValueError(f"{OWNER}: layer {layer} differs from another of its kind, which has no counterpart there")
         require(f"{OWNER}, layer {layer}", {"norm_place": ours.norm_places[layer]}, norm_place=PLACE[kind])
     linear, full = options[LINEAR], options[FULL]
-    fixed = {"gate": EigenRange(0, 1), "output_gate": True, "householders": 1, "key_norm": True, **OURS_ALONE}
+    fixed = {"gate": EigenRange(0, 1), "output_gate": True, "householders": 1, **OURS_ALONE}
     require(f"{OWNER}, deltanet", linear, **fixed, norm_eps=GATED_DELTA_NET_EPS)
     require(f"{OWNER}, attention", full, key_norm=True, norm_eps=ours.norm_eps)
     width = ours.d_model // linear["heads"]

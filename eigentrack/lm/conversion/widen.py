@@ -22,7 +22,7 @@ def widen(model: SequenceModel, eigenvalues: Eigenvalues) -> SequenceModel:
         raise ValueError(f"eigenvalues {eigenvalues} have angles, and a model is widened to a real range only, such as -1,1")
     config = model.config
     options = tuple(_widened(config, layer, eigenvalues) for layer in range(config.layers))
-    if options == tuple(dict(given) for given in config.options):
+    if all(new.get("widened_from") == given.get("widened_from") for new, given in zip(options, config.options, strict=True)):
         raise ValueError(f"no layer has a narrower range than {eigenvalues}: there is nothing to widen")
     same_for_all = isinstance(config.mixer_options, Mapping) and all(entry == options[0] for entry in options)
     wide = SequenceModel(replace(config, eigenvalues=eigenvalues, mixer_options=options[0] if same_for_all else options))
@@ -36,7 +36,7 @@ def widen(model: SequenceModel, eigenvalues: Eigenvalues) -> SequenceModel:
     return wide.train(model.training)
 
 
-def _widened(config: ModelConfig, layer: int, eigenvalues: Eigenvalues) -> dict[str, Any]:
+def _widened(config: ModelConfig, layer: int, eigenvalues: EigenRange) -> dict[str, Any]:
     """The options of a layer; a layer without eigenvalues, or with these already, keeps what it had."""
     given, mixer = dict(config.options[layer]), MIXERS[config.mixers[layer]]
     before = layer_options(config, layer).get("eigenvalues")
@@ -44,6 +44,8 @@ def _widened(config: ModelConfig, layer: int, eigenvalues: Eigenvalues) -> dict[
         return given
     if not isinstance(before, EigenRange):
         raise ValueError(f"layer {layer} has eigenvalues in {before}: only a real range can be widened")
+    if before.ends == eigenvalues.ends:  # with an overshoot, which is the layer's own
+        return {**given, "eigenvalues": before}
     if "widened_from" not in accepted_options(mixer):
         raise ValueError(f"layer {layer}, a {config.mixers[layer]}, cannot be widened without changing what it computes")
     if given.get("widened_from") is not None:

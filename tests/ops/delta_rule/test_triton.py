@@ -308,7 +308,8 @@ def test_keys_that_turn_are_not_rounded_again(case: Case) -> None:
 @torch.no_grad()
 @pytest.mark.skipif(ON_GPU, reason="a GPU rounds other bits of a projection for one token than for many")
 def test_a_layer_that_turns_is_the_same_token_by_token_under_autocast() -> None:
-    mixer = build("deltanet", {"heads": 3, "householders": 2, "gate": EigenDisk(), "first_gates": [0.9, 0.99]}, torch.float32)
+    options = {"heads": 3, "householders": 2, "gate": EigenDisk(), "initial": {"gates": [0.9, 0.99]}}
+    mixer = build("deltanet", options, torch.float32)
     x, state = torch.randn(2, 20, D_MODEL), None
     with torch.autocast(DEVICE, torch.bfloat16):
         _, whole = mixer(x)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eigentrack.layers import DeltaNet, Mamba
-from eigentrack.layers.short_convolution import ShortConvolution
+from eigentrack.layers.mixer import ShortConvolution
 from eigentrack.ops.short_convolution.reference import Part
 from tests.closeness import TOLERANCE, relative_error
 from tests.ops.compilation import assert_no_graph_break, without_type_checks
