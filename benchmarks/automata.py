@@ -20,7 +20,7 @@ from typing import Any
 
 from eigentrack.automata import DFA, MonoidTooLarge, classify, regex_dfa
 from eigentrack.automata.holonomy import holonomy
-from eigentrack.automata.machines import all_maps
+from eigentrack.automata.languages import all_maps
 from eigentrack.automata.transition_monoid import libsemigroups_monoid, search_monoid
 from eigentrack.experiments.provenance import provenance
 from eigentrack.models.storage import write_json

@@ -1,10 +1,15 @@
-"""DFA: a complete deterministic automaton, frozen and checked. States are 0..n-1, letters are named."""
+"""DFA: a complete deterministic automaton, frozen and checked, in memory and in JSON. States are 0..n-1, letters are named."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from eigentrack.automata.components import root
+from eigentrack.json_text import parse_json
 
 
 @dataclass(frozen=True)
@@ -35,12 +40,10 @@ class DFA:
         return len(self.transitions)
 
     def run(self, word: Iterable[str]) -> int:
-        """The state after the word."""
+        """Return the state after the word."""
         state = self.start
-        for letter in word:
-            if letter not in self.letters:
-                raise ValueError(f"letter {letter!r} is not in the alphabet {', '.join(self.letters)}")
-            state = self.transitions[state][self.letters.index(letter)]
+        for number in letter_numbers(word, self.letters):
+            state = self.transitions[state][number]
         return state
 
     def accepts(self, word: Iterable[str]) -> bool:
@@ -112,6 +115,14 @@ class DFA:
             raise ValueError(f"start={start!r} must be a state number")
         accepting = _list_of(int, "accepting", values["accepting"])
         return cls(tuple(letters), tuple(map(tuple, rows)), frozenset(accepting), start)
+
+
+def letter_numbers(word: Iterable[str], letters: tuple[str, ...]) -> Iterator[int]:
+    """Yield the place of every letter of the word in the alphabet."""
+    for letter in word:
+        if letter not in letters:
+            raise ValueError(f"letter {letter!r} is not in the alphabet {', '.join(letters)}")
+        yield letters.index(letter)
 
 
 _JSON_KEYS = ("states", "letters", "transitions", "accepting", "start")
@@ -199,12 +210,6 @@ def same_language(x: DFA, y: DFA) -> tuple[str, ...] | None:
         raise ValueError(f"the alphabets differ: {', '.join(x.letters)} and {', '.join(y.letters)}")
     columns = [(letter, x.letters.index(letter), y.letters.index(letter)) for letter in x.letters]
     leader = list(range(x.states + y.states))  # of each set of states that must be equivalent; y's come after x's
-
-    def find(state: int) -> int:
-        while leader[state] != state:
-            leader[state] = state = leader[leader[state]]
-        return state
-
     leader[x.states + y.start] = x.start
     pairs: list[tuple[int, int, int, str]] = [(x.start, y.start, -1, "")]  # with the pair before and the letter between
     for number, (p, q, _, _) in enumerate(pairs):  # grows while it is read
@@ -216,8 +221,39 @@ def same_language(x: DFA, y: DFA) -> tuple[str, ...] | None:
             return tuple(reversed(word))
         for letter, in_x, in_y in columns:
             p_next, q_next = x.transitions[p][in_x], y.transitions[q][in_y]
-            a, b = find(p_next), find(x.states + q_next)
+            a, b = root(leader, p_next), root(leader, x.states + q_next)
             if a != b:
                 leader[b] = a
                 pairs.append((p_next, q_next, number, letter))
     return None
+
+
+def read_dfa_values(path: Path) -> dict[str, Any]:
+    """Return what the file holds, after a check that it is an automaton: letters, transitions, accepting and start."""
+    try:
+        values = parse_json(path.read_text())
+        DFA.from_json(values)
+    except FileNotFoundError:
+        raise ValueError(f"dfa={str(path)!r} is not there: give the path of an automaton in JSON") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"dfa={str(path)!r} is no text: give the path of an automaton in JSON") from None
+    except OSError as error:
+        raise ValueError(f"dfa={str(path)!r} cannot be read ({error.strerror}): give the path of a file") from None
+    except ValueError as error:
+        raise ValueError(f"dfa={str(path)!r}: {error}") from None
+    return values
+
+
+def split_word(text: str, letters: tuple[str, ...]) -> list[str]:
+    """Return the letters of a word as a user writes it.
+
+    Letters of more than one character are separated by commas, or written as a JSON list.
+    """
+    if all(len(letter) == 1 for letter in letters):
+        return list(text)
+    if text.startswith("["):
+        try:
+            return [str(letter) for letter in json.loads(text)]
+        except json.JSONDecodeError as error:
+            raise ValueError(f"the word {text!r} is not a JSON list of letters ({error})") from None
+    return [part.strip() for part in text.split(",")] if text.strip() else []

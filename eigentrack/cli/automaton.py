@@ -33,7 +33,7 @@ def read_automaton(
 ) -> DFA:
     """The complete minimal DFA."""
     from eigentrack.automata import DFA, language, minimal, regex_dfa, word_problem_dfa
-    from eigentrack.automata.dfa_file import read_dfa_values
+    from eigentrack.automata.dfa import read_dfa_values
 
     given = [
         name

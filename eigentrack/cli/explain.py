@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.padding import Padding
 
-from eigentrack.automata.class_words import CLASS_IN_WORDS
+from eigentrack.automata.language_class import CLASS_IN_WORDS
 from eigentrack.cli.automaton import (
     Alphabet,
     DfaFile,

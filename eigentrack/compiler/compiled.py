@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from eigentrack.automata import DFA
+from eigentrack.automata.dfa import letter_numbers
 from eigentrack.compiler.alphabet import Alphabet
 from eigentrack.compiler.certificate import (
     STATE_LIMIT,
@@ -51,12 +52,7 @@ class Compiled:
 
     def run(self, word: Sequence[str]) -> list[int]:
         """The state that the network tells before the first letter and after each."""
-        numbers = []
-        for letter in word:
-            if letter not in self.dfa.letters:
-                raise ValueError(f"letter {letter!r} is not in the alphabet {', '.join(self.dfa.letters)}")
-            numbers.append(self.dfa.letters.index(letter))
-        tokens = torch.tensor([self.alphabet.tokens(numbers)])
+        tokens = torch.tensor([self.alphabet.tokens(letter_numbers(word, self.dfa.letters))])
         with torch.no_grad():
             logits, _ = self.model(tokens)
         k = self.alphabet.tokens_per_letter

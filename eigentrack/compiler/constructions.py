@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from eigentrack.automata import DFA
-from eigentrack.automata.cascade import Cascade, cascade
+from eigentrack.automata.cascade import Cascade, cascade, two_point_cascade
 from eigentrack.automata.image_sets import DEFAULT_LIMIT
-from eigentrack.automata.maps import injective_sink, is_identity, is_permutation_or_constant, letter_maps
-from eigentrack.automata.two_point_levels import two_point_cascade
+from eigentrack.automata.letter_maps import injective_sink, is_identity, is_permutation_or_constant, letter_maps
 from eigentrack.compiler.plan import (
     ALWAYS,
     Block,

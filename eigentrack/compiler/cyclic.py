@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from eigentrack.automata import DFA
-from eigentrack.automata.counters import counter_steps
+from eigentrack.automata.letter_maps import counter_steps
 from eigentrack.compiler.plan import Block, Factor, Head, Move, Plan, Products, Row, Wiring
 from eigentrack.compiler.tracking import Tracked, track
 

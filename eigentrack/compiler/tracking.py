@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eigentrack.automata.maps import is_constant, is_identity
+from eigentrack.automata.letter_maps import is_constant, is_identity
 from eigentrack.automata.splitting import Action, split
 from eigentrack.compiler.factors import move_points, reset_points
 from eigentrack.compiler.plan import Channel, Factor, Head, Move, Wiring

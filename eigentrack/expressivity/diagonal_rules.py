@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eigentrack.automata.maps import letter_maps
+from eigentrack.automata.letter_maps import letter_maps
+from eigentrack.automata.permutation_group import abelian_length, two_length
 from eigentrack.expressivity.architecture import Architecture
-from eigentrack.expressivity.group_series import abelian_length, two_length, two_length_at_least
 from eigentrack.expressivity.one_layer import one_layer_of_channels
 from eigentrack.expressivity.question import Question
 from eigentrack.expressivity.sources import (
@@ -238,7 +238,7 @@ def _two_steps(question: Question) -> int:
     """Steps with products of Z2 as factors: exact for a group language, a lower bound else."""
     if question.language.group:
         return two_length(tuple(letter_maps(question.dfa).values()))
-    return max(map(two_length_at_least, question.language.subgroups), default=0)
+    return max((group.least_two_length for group in question.language.subgroups), default=0)
 
 
 def _too_many_steps(question: Question, layers: int) -> str:
@@ -249,7 +249,7 @@ def _too_many_steps(question: Question, layers: int) -> str:
         return f"letter {long[0]} acts with period {language.letter_orders[long[0]]}"
     if language.group:
         return question.why_not("commutative") if layers == 1 else f"the letters generate {language.subgroups[0].name}"
-    return f"it contains the group {max(language.subgroups, key=two_length_at_least).name}"
+    return f"it contains the group {max(language.subgroups, key=lambda group: group.least_two_length).name}"
 
 
 def _complex_group(question: Question) -> Verdict:

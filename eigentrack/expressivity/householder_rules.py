@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from eigentrack.automata.maps import changed_rank, injective_sink, is_permutation, is_swap_or_identity, letter_maps
+from eigentrack.automata.letter_maps import changed_rank, injective_sink, is_permutation, is_swap_or_identity, letter_maps
 from eigentrack.expressivity.diagonal_rules import diagonal
 from eigentrack.expressivity.one_layer import Head, one_layer_factors
 from eigentrack.expressivity.question import Question

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from eigentrack.automata.maps import changed_rank, injective_sink, letter_maps
+from eigentrack.automata.letter_maps import changed_rank, injective_sink, letter_maps
 from eigentrack.expressivity.householder_rules import householder
 from eigentrack.expressivity.question import Question
 from eigentrack.expressivity.sources import (

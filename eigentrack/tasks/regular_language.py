@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from eigentrack.automata import DFA, language
-from eigentrack.automata.dfa_file import read_dfa_values
+from eigentrack.automata.dfa import read_dfa_values
 
 
 def chosen_automaton(name: str | None, regex: str | None, alphabet: str, dfa: dict | str | None) -> DFA:
