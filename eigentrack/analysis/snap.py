@@ -20,7 +20,7 @@ from eigentrack.analysis.exact_head import NEAR, Array, ExactHead, State
 from eigentrack.analysis.exact_heads import exact_heads
 from eigentrack.analysis.moore_machine import MooreMachine, minimal_machine
 from eigentrack.analysis.subject import Subject, model_mixers
-from eigentrack.compiler import Choice, Compiled, Plan, compile_network
+from eigentrack.compiler import Choice, Compiled, NetworkPlan, compile_network
 from eigentrack.compiler.plan import ALWAYS, Block, Head, Products, Wiring
 from eigentrack.layers import LinearMixer, MixerState
 
@@ -152,7 +152,7 @@ def _thinned(machine: MooreMachine, heads: tuple[ExactHead, ...]) -> tuple[Exact
     return heads
 
 
-def _plan(machine: MooreMachine, heads: Sequence[ExactHead]) -> Plan:
+def _plan(machine: MooreMachine, heads: Sequence[ExactHead]) -> NetworkPlan:
     joint_states = _joint_states(machine, heads)
     assert joint_states is not None
     wiring = Wiring(machine.recogniser(1 if machine.classes == 2 else machine.outputs[machine.start]))

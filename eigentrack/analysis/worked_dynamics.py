@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from eigentrack.analysis.dynamics import Dynamics, LetterMap, Transitions
-from eigentrack.compiler.box_steps import diagonal_boxes, mamba_gate, slstm_boxes
+from eigentrack.compiler.boxed_network import diagonal_boxes, mamba_gate, slstm_boxes
 from eigentrack.compiler.interval import Arithmetic, Interval
 
 FLIP_FLOP: Transitions = ((0, 1, 0), (0, 1, 1))

@@ -17,7 +17,6 @@ import torch
 
 from eigentrack.automata import DFA
 from eigentrack.automata.dfa import letter_numbers
-from eigentrack.compiler.alphabet import Alphabet
 from eigentrack.compiler.certificate import (
     STATE_LIMIT,
     Certificate,
@@ -27,9 +26,9 @@ from eigentrack.compiler.certificate import (
     weights_hash,
 )
 from eigentrack.compiler.choice import Choice, parameters
-from eigentrack.compiler.closure import TooManyJointStates
+from eigentrack.compiler.closure import TooManyJointStates, state_parts
 from eigentrack.compiler.network import build_network
-from eigentrack.compiler.plan import Plan
+from eigentrack.compiler.plan import Alphabet, NetworkPlan
 from eigentrack.compiler.robustness import CANDIDATES, Robustness, certify_robust, confirm_robust
 from eigentrack.models import SequenceModel, load_model, save_model
 from eigentrack.models.storage import write_json
@@ -72,19 +71,18 @@ def compile_network(choice: Choice, dtype: torch.dtype = torch.float32, state_li
     raise AssertionError("a choice has at least one plan")
 
 
-def _proved(plan: Plan, why: str, dtype: torch.dtype, state_limit: int) -> Compiled:
+def _proved(plan: NetworkPlan, why: str, dtype: torch.dtype, state_limit: int) -> Compiled:
     model, alphabet = build_network(plan, dtype), plan.alphabet
     prove = certify if plan.exact else certify_up_to_a_length
     certificate = prove(model, plan.dfa, alphabet, state_limit)
     _, state = model.step(torch.tensor([alphabet.begin]))
-    carried = [part for layer in state.layers for part in (*layer.memory, layer.window) if part is not None]
     summary = {
         "construction": plan.construction,
         "architecture": plan.architecture,
         "why": why,
         "layers": len(plan.blocks),
         "mixers": list(model.config.mixers),
-        "state_size": sum(part.numel() for part in carried),
+        "state_size": sum(part.numel() for part in state_parts(state)),
         "householders": plan.householders,
         "d_model": plan.channels,
         "mlp_width": max(model.config.mlp_widths),
