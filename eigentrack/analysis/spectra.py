@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from eigentrack.analysis.subject import model_mixers
+from eigentrack.analysis.inspected_network import model_mixers
 from eigentrack.expressivity.eigenvalue_conditions import has_complex_eigenvalue, has_eigenvalue_off_the_nonnegative_axis
 from eigentrack.layers import LinearMixer
 from eigentrack.layers.mixer import matrix_eigenvalues

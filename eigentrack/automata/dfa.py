@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from eigentrack.automata.components import root
 from eigentrack.json_text import parse_json
+
+Letter = TypeVar("Letter")
 
 
 @dataclass(frozen=True)
@@ -66,17 +68,8 @@ class DFA:
     ) -> DFA:
         """Explores what `step` reaches from `start`; any hashable values serve as states."""
         alphabet = tuple(letters)
-        number, found, rows = {start: 0}, [start], []
-        for state in found:  # grows while it is read
-            row = []
-            for letter in alphabet:
-                target = step(state, letter)
-                if target not in number:
-                    number[target] = len(found)
-                    found.append(target)
-                row.append(number[target])
-            rows.append(tuple(row))
-        return cls(alphabet, tuple(rows), frozenset(number[state] for state in found if accepts(state)))
+        found, rows = reachable_states(alphabet, start, step)
+        return cls(alphabet, rows, frozenset(number for number, state in enumerate(found) if accepts(state)))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -117,6 +110,24 @@ class DFA:
         return cls(tuple(letters), tuple(map(tuple, rows)), frozenset(accepting), start)
 
 
+def reachable_states(
+    letters: Iterable[Letter], start: Any, step: Callable[[Any, Letter], Any]
+) -> tuple[list[Any], tuple[tuple[int, ...], ...]]:
+    """Return the states that words lead to from the start, nearest first, and the transitions between their numbers."""
+    alphabet = tuple(letters)
+    number, found, rows = {start: 0}, [start], []
+    for state in found:  # grows while it is read
+        row = []
+        for letter in alphabet:
+            target = step(state, letter)
+            if target not in number:
+                number[target] = len(found)
+                found.append(target)
+            row.append(number[target])
+        rows.append(tuple(row))
+    return found, tuple(rows)
+
+
 def letter_numbers(word: Iterable[str], letters: tuple[str, ...]) -> Iterator[int]:
     """Yield the place of every letter of the word in the alphabet."""
     for letter in word:
@@ -154,32 +165,33 @@ def minimal(dfa: DFA) -> DFA:
 
     States are numbered in the order of a search from the start, so that equal languages give equal objects.
     """
-    column = {letter: place for place, letter in enumerate(dfa.letters)}
-    reachable = DFA.from_function(
-        dfa.letters,
-        dfa.start,
-        lambda state, letter: dfa.transitions[state][column[letter]],
-        lambda state: state in dfa.accepting,
-    )
-    block_of = _equivalence_classes(reachable)
+    kept, rows = merged_states(dfa.transitions, [state in dfa.accepting for state in range(dfa.states)], dfa.start)
+    return DFA(dfa.letters, rows, frozenset(number for number, state in enumerate(kept) if state in dfa.accepting))
+
+
+def merged_states(
+    transitions: tuple[tuple[int, ...], ...], answers: Sequence[Hashable], start: int
+) -> tuple[list[int], tuple[tuple[int, ...], ...]]:
+    """Return one state of each kind that words lead to, and the transitions of the kinds; no word tells equal kinds apart."""
+    block_of = _equivalence_classes(transitions, answers)
     member = {block: state for state, block in enumerate(block_of)}
-    return DFA.from_function(
-        reachable.letters,
-        block_of[reachable.start],
-        lambda block, letter: block_of[reachable.transitions[member[block]][column[letter]]],
-        lambda block: member[block] in reachable.accepting,
+    blocks, rows = reachable_states(
+        range(len(transitions[0])), block_of[start], lambda block, letter: block_of[transitions[member[block]][letter]]
     )
+    return [member[block] for block in blocks], rows
 
 
-def _equivalence_classes(dfa: DFA) -> list[int]:
-    """For every state the number of its block: two states share one if no word tells them apart."""
-    sources: list[list[list[int]]] = [[[] for _ in range(dfa.states)] for _ in dfa.letters]
-    for state, row in enumerate(dfa.transitions):
+def _equivalence_classes(transitions: tuple[tuple[int, ...], ...], answers: Sequence[Hashable]) -> list[int]:
+    """For every state the number of its block: two states share one if no word leads them to different answers."""
+    states, letters = len(transitions), len(transitions[0])
+    sources: list[list[list[int]]] = [[[] for _ in range(states)] for _ in range(letters)]
+    for state, row in enumerate(transitions):
         for letter, target in enumerate(row):
             sources[letter][target].append(state)
-    blocks = [set(dfa.accepting), set(range(dfa.states)) - dfa.accepting]
-    block_of = [int(state not in dfa.accepting) for state in range(dfa.states)]
-    waiting = {0, 1}
+    number = {answer: block for block, answer in enumerate(dict.fromkeys(answers))}
+    block_of = [number[answer] for answer in answers]
+    blocks = [{state for state in range(states) if block_of[state] == block} for block in range(len(number))]
+    waiting = set(range(len(blocks)))
     while waiting:
         splitter = list(blocks[waiting.pop()])
         for into in sources:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from eigentrack.analysis.joint_state import shifted, state_vector
+from eigentrack.analysis.inspected_network import shifted, state_vector
 from eigentrack.layers import MIXERS
 from eigentrack.models import ModelConfig, SequenceModel
 
