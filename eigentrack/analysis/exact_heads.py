@@ -140,7 +140,7 @@ def exact_line(name: str, unit: Array, matrices: Array, writes: Array, start: Ar
     sizes, moves = _column_sizes(held), []
     for beta, goal in zip(exact.tolist(), goals, strict=True):
         value = _rounded(goal, sizes, levels) if beta == 1 else (0,) * len(goal)
-        moves.append(Move((_factor((1,), beta, value),)) if beta else Move())
+        moves.append(Move((factor((1,), beta, value),)) if beta else Move())
     return ExactHead(name, (_rounded(begin, sizes, levels),), tuple(moves), float(moved))
 
 
@@ -190,7 +190,7 @@ def exact_roots(
     if turned > TURNED or not np.isfinite(moved):
         return None
     still, sizes = (0,) * start.shape[1], _column_sizes(begin)
-    of_letter = {a: Move((_factor(tuple(map(int, root)), 1, still),)) for a, root in zip(letters, roots, strict=True)}
+    of_letter = {a: Move((factor(tuple(map(int, root)), 1, still),)) for a, root in zip(letters, roots, strict=True)}
     moves = tuple(of_letter.get(a, Move()) for a in range(len(writes)))
     return ExactHead(name, tuple(_rounded(point, sizes, levels) for point in begin), moves, float(moved))
 
@@ -230,5 +230,5 @@ def _rounded(values: Array, sizes: Array, levels: int) -> tuple[int, ...]:
     return tuple(int(value) for value in np.round(values / sizes * levels))
 
 
-def _factor(key: tuple[int, ...], beta: int, value: tuple[int, ...]) -> Factor:
+def factor(key: tuple[int, ...], beta: int, value: tuple[int, ...]) -> Factor:
     return Factor(tuple(map(float, key)), float(beta), tuple(map(float, value)))

@@ -103,7 +103,7 @@ def two_length(generators: Sequence[Permutation]) -> int:
     return length
 
 
-def _sympy_group(generators: Sequence[Permutation]) -> SympyutationGroup:
+def _sympy_group(generators: Sequence[Permutation]) -> SympyGroup:
     """With few generators, since sympy's algorithms take long with many: each one kept at least doubles the group."""
     from sympy.combinatorics import Permutation as SympyPermutation
     from sympy.combinatorics import PermutationGroup as SympyGroup

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from eigentrack.automata import DFA
 from eigentrack.automata.letter_maps import counter_steps
-from eigentrack.compiler.plan import Block, Factor, Head, Move, Products, Row, Wiring
+from eigentrack.compiler.plan import Block, Factor, Head, Move, NetworkPlan, Products, Row, Wiring
 from eigentrack.compiler.tracking import Tracked, track
 
 PARITY_SWAP = ((0, 1), (1, 0))  # transitions[state][input]: input 1 swaps

@@ -1,3 +1,5 @@
+"""What an inspected network reads and answers is what its model does; its joint state is a vector, and a vector moves it."""
+
 from __future__ import annotations
 
 import pytest
@@ -7,6 +9,7 @@ from eigentrack.analysis import InspectedNetwork
 from eigentrack.analysis.inspected_network import shifted, state_vector
 from eigentrack.automata import regex_dfa
 from eigentrack.compiler import choose_plan, compile_network
+from eigentrack.layers import MIXERS
 from eigentrack.models import ModelConfig, ModelState, SequenceModel
 from eigentrack.tasks.tracking import parity, word_problem
 
@@ -71,3 +74,19 @@ def test_a_model_of_another_task_is_named() -> None:
     model = SequenceModel(ModelConfig(vocab_size=3, d_model=8, layers=1))
     with pytest.raises(ValueError, match="it was trained on another task"):
         InspectedNetwork.from_task(model, word_problem("S3"))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("mixer", sorted(set(MIXERS) - {"attention"}))  # whose state grows
+def test_every_number_of_a_state_is_seen_and_moved(mixer: str) -> None:
+    model = SequenceModel(ModelConfig(vocab_size=3, d_model=8, layers=1, mixer=mixer))
+    tokens = torch.randint(3, (2, 5))
+    _, state = model(tokens)
+    before = state_vector(state)
+    (layer,) = state.layers
+    assert before.shape == (2, sum(part[0].numel() for part in (*layer.memory, layer.window) if part is not None))
+    moved = shifted(state, torch.full_like(before, 0.25))
+    torch.testing.assert_close(state_vector(moved), before + 0.25)
+    logits, _ = model(tokens, moved)
+    assert logits.isfinite().all()
+    assert not torch.equal(logits, model(tokens, state)[0])
