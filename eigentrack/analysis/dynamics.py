@@ -9,6 +9,13 @@ Every map is given by its enclosure: of a box of states, a box that holds all th
     aperiodic           no letter, repeated, leads round a cycle of several states of it
     strongly ε-robust   ε-robust, and every component of X, and of the inputs, contains a ball of radius ε
 
+Without a proof for ever, boxes tell which states words of at most t letters can lead to, if every step may err by ε:
+
+    R_0(q) = start,    R_{t+1}(q') = R_t(q') ∪ hull of f_a(R_t(q)) + [-ε, ε]^n over all q, a with δ(q, a) = q'
+
+As long as the boxes R_t(q) of different labels have no common point, no error of at most ε can confuse them within t letters.
+For one-dimensional linear maps the ends of the boxes are reached: once they touch, some words and errors do.
+
 A letters  K boxes  n numbers of a state
 """
 
@@ -21,6 +28,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from eigentrack.automata.components import connected
 from eigentrack.compiler.boxes import BoxCertificate, Undecided, check_boxes, find_boxes
 from eigentrack.compiler.interval import Interval
 
@@ -96,19 +104,10 @@ def decide(dynamics: Dynamics, epsilon: float) -> Properties | Undecided:
 
 
 def components(boxes: Interval) -> list[int]:
-    """Of every box the number of its path component: boxes that touch are in one."""
-    number = [-1] * len(boxes.low)
-    count = 0
-    for first in range(len(number)):
-        if number[first] < 0:
-            number[first], group = count, [first]
-            for box in group:  # grows while it is read
-                for other in np.flatnonzero(boxes.meets(boxes[box : box + 1])).tolist():
-                    if number[other] < 0:
-                        number[other] = count
-                        group.append(other)
-            count += 1
-    return number
+    """Return the number of every box's path component: boxes that touch are in one."""
+    touching = [np.flatnonzero(boxes.meets(boxes[box : box + 1])) for box in range(len(boxes.low))]
+    sources = np.repeat(np.arange(len(touching)), [len(others) for others in touching])
+    return connected(len(touching), sources, np.concatenate(touching)).tolist()
 
 
 def canonical_automaton(certificate: BoxCertificate, component: Sequence[int]) -> Transitions:
@@ -154,3 +153,36 @@ def no_linear_robustness(transitions: Transitions, letters: Sequence[str]) -> st
     """
     witness = kept_apart(transitions, letters)
     return f"a robust linear recurrence is contracting, but {witness}" if witness else ""
+
+
+@dataclass(frozen=True)
+class Merging:
+    """After `letters` letters the boxes of two labels touch; `gaps` is the least distance of two labels' boxes before each."""
+
+    letters: int
+    labels: tuple[int, int]
+    gaps: tuple[float, ...]
+
+
+def letters_until_merged(dynamics: Dynamics, epsilon: float, limit: int) -> Merging | None:
+    """None if no two labels touch within `limit` letters."""
+    reach: dict[int, Interval] = {dynamics.start_label: dynamics.start}
+    gaps: list[float] = []
+    for letters in range(1, limit + 1):
+        grown = dict(reach)
+        for state, box in reach.items():
+            for letter, letter_map in enumerate(dynamics.maps):
+                target, image = dynamics.transitions[state][letter], letter_map(box).inflated(epsilon)
+                grown[target] = grown[target].hull(image) if target in grown else image
+        reach = grown
+        pairs = list(combinations(sorted(reach), 2))
+        for p, q in pairs:
+            if reach[p].meets(reach[q])[0]:
+                return Merging(letters, (p, q), tuple(gaps))
+        gaps.append(min((distance(reach[p], reach[q]) for p, q in pairs), default=float("inf")))
+    return None
+
+
+def distance(x: Interval, y: Interval) -> float:
+    """Of two boxes [1, n], in the largest number."""
+    return float(np.maximum(0.0, np.maximum(x.low - y.high, y.low - x.high)).max())

@@ -1,25 +1,78 @@
-"""The exact heads that the heads of a trained layer are near.
+"""The exact heads that the heads of a trained layer are near: memories of a few points that move in whole numbers.
 
-On letter a a head's memory moves by S ← A_a S + B_a. Along a line that all A_a keep nearly invariant it is a head by itself
-(exact_lines.py): if every A_a is diagonal, each channel is one. If every A_a is near I - β k kᵀ, keys that meet at 60° make
-another (exact_roots.py).
+An exact head moves on each letter by S ← (I - β k kᵀ) S + β k vᵀ with whole β, k, v and S, and so without rounding in every
+float type: a reset of one point, its reflection, or a swap of two. A trained head moves by S ← A_a S + B_a on letter a.
 
-A letters  H heads  n state size  V columns
+Lines. Along a unit vector u with uᵀA_a = λ_a uᵀ, λ_a = 1, 0 or -1 for all letters a, the memory s = uᵀS is a head by itself;
+if every A_a is diagonal, each channel is one. In a trained layer u is so only nearly. It is sought from every left
+eigenvector of a letter that resets (λ near 0) or reflects (λ near -1): the λ of all letters are rounded, and u is turned to
+where they hold best, the smallest Σ_a |uᵀ(A_a - λ_a I)|², by inverse iteration, which leaves u alone where it holds already.
+Then s moves by s ← (1 - β) s + w: β near 0 keeps s, near 1 sets it to w, near 2 reflects it at w/2. Measured from the mirror
+that the reflections share, a reset is s ← w', a reflection s ← -s. What uᵀA has beside u leaks the rest of the memory into s,
+and is left out.
+
+Roots. If every A_a is near I - β k kᵀ, reflections at keys that meet at 60° and 90°, as the roots r = e_i - e_j do, swap
+points: a reflection at r swaps i and j. Measured from the point that all mirrors share, S' with rᵀS' = √2 uᵀS for every key u
+and its root r moves by swaps alone.
+
+A letters  H heads  m keys, each on its own line  n state size  V columns
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigentrack.analysis.exact_head import LOOSE, Array, ExactHead
-from eigentrack.analysis.exact_lines import exact_line
-from eigentrack.analysis.exact_roots import exact_roots
-from eigentrack.analysis.invariant_lines import invariant_lines
+from eigentrack.automata.components import connected
+from eigentrack.compiler.plan import Factor, Move
 
 APART = 0.25  # the cosine up to which keys count as at right angles
+Array = NDArray[np.float64]
+ROUNDS = 8
+SAME = 0.999  # the cosine from which two lines are one
+EXACT = 1e-9  # keeps the inverse finite at an exact line
+Pair = tuple[int, int]
+TURNED = 0.15  # how far from exact the cosine of two keys may lie: 45° are no 60°
+State = tuple[tuple[int, ...], ...]  # [points][columns]
+FAINT = 0.1  # of the largest column
+NEAR = 0.3  # how far from exact a β, or a write in units of the memory's size, may lie to be snapped
+LOOSE = 0.5  # beyond, another exact head may be as near
+
+
+@dataclass(frozen=True)
+class ExactHead:
+    """`moved` is the largest change that made it exact: of a β, of two keys' cosine, of a write, or a leak that was cut."""
+
+    name: str
+    start: State
+    moves: tuple[Move, ...]  # one a letter
+    moved: float
+
+    @property
+    def columns(self) -> int:
+        return len(self.start[0])
+
+    def after(self, state: State, letter: int) -> State:
+        for factor in self.moves[letter].factors:
+            seen = [sum(int(k) * row[c] for k, row in zip(factor.key, state, strict=True)) for c in range(self.columns)]
+            change = [int(factor.beta) * (int(value) - s) for value, s in zip(factor.value, seen, strict=True)]
+            state = tuple(
+                tuple(entry + int(k) * c for entry, c in zip(row, change, strict=True))
+                for k, row in zip(factor.key, state, strict=True)
+            )
+        return state
+
+    def without_column(self, column: int) -> ExactHead:
+        def fewer(factor: Factor) -> Factor:
+            return replace(factor, value=factor.value[:column] + factor.value[column + 1 :])
+
+        start = tuple(row[:column] + row[column + 1 :] for row in self.start)
+        moves = tuple(replace(move, factors=tuple(map(fewer, move.factors))) for move in self.moves)
+        return replace(self, start=start, moves=moves)
 
 
 def exact_heads(matrices: Array, writes: Array, start: Array, levels: int) -> list[ExactHead]:
@@ -39,12 +92,67 @@ def exact_heads(matrices: Array, writes: Array, start: Array, levels: int) -> li
     return sorted((head for head in found if head is not None and head.moved < LOOSE), key=lambda head: head.moved)
 
 
+def invariant_lines(matrices: Array) -> list[Array]:
+    """Of A [A, n, n], those that some letter moves; how nearly they are invariant is for the caller to judge."""
+    lines: list[Array] = []
+    for line in (_turned(matrices, start) for start in _starts(matrices)):
+        if all(abs(line @ other) < SAME for other in lines):
+            lines.append(line)
+    return lines
+
+
+def _starts(matrices: Array) -> Iterator[Array]:
+    for matrix in matrices:
+        values, vectors = np.linalg.eig(matrix.T)
+        for value, vector in zip(values, vectors.T, strict=True):
+            if not value.imag and round(value.real) in (0, -1):
+                yield vector.real / np.linalg.norm(vector.real)
+
+
+def _turned(matrices: Array, line: Array) -> Array:
+    identity = np.eye(len(line))
+    for _ in range(ROUNDS):
+        values = np.round(np.einsum("i,aij,j->a", line, matrices, line))
+        defects = matrices - values[:, None, None] * identity
+        line = np.linalg.solve(np.einsum("aij,akj->ik", defects, defects) + EXACT * identity, line)
+        line /= np.linalg.norm(line)
+    return line
+
+
+def exact_line(name: str, unit: Array, matrices: Array, writes: Array, start: Array, levels: int) -> ExactHead | None:
+    """The unit vector [n], A [A, n, n], writes [A, n, V], start [n, V]. None where no exact head is nearest."""
+    led = np.einsum("i,aij->aj", unit, matrices)
+    betas = 1 - led @ unit
+    exact = np.round(betas).astype(int)
+    flips, resets = exact == 2, exact == 1
+    if not np.isin(exact, (0, 1, 2)).all() or not exact.any():
+        return None
+    along = np.einsum("i,aiv->av", unit, writes)
+    mirror = along[flips].mean(0) / 2 if flips.any() else np.zeros(along.shape[1])
+    begin, goals = unit @ start - mirror, along - mirror
+    held = np.stack([begin, *goals[resets]])
+    size = np.abs(held).max()
+    if size == 0:
+        return None
+    leaks = np.linalg.norm(led - (1 - betas)[:, None] * unit, axis=1)
+    strays = np.abs(along - 2 * mirror)[flips].max(initial=0.0), np.abs(along[exact == 0]).max(initial=0.0)
+    moved = max(np.abs(betas - exact).max(), leaks.max(), max(strays) / size)
+    sizes, moves = _column_sizes(held), []
+    for beta, goal in zip(exact.tolist(), goals, strict=True):
+        value = _rounded(goal, sizes, levels) if beta == 1 else (0,) * len(goal)
+        moves.append(Move((factor((1,), beta, value),)) if beta else Move())
+    return ExactHead(name, (_rounded(begin, sizes, levels),), tuple(moves), float(moved))
+
+
 def _swaps(name: str, matrices: Array, writes: Array, start: Array, levels: int) -> Iterator[ExactHead | None]:
     betas, keys, rest = _factors(np.eye(matrices.shape[-1]) - matrices)
     if rest > LOOSE:
         return
     moving = [a for a, beta in enumerate(betas) if round(beta) != 0]
-    for letters in _connected(np.abs(keys @ keys.T) > APART, moving):
+    meeting = np.nonzero(np.abs(keys[moving] @ keys[moving].T) > APART)
+    component = connected(len(moving), *meeting)
+    for number in np.unique(component):
+        letters = [moving[place] for place in np.flatnonzero(component == number)]
         if not (np.abs(keys[letters] @ keys[letters[0]]) > 1 - APART).all():
             chosen = {a: keys[a] for a in letters}
             yield exact_roots(f"{name}, {len(letters)} roots", chosen, dict(enumerate(betas)), writes, start, levels)
@@ -59,12 +167,68 @@ def _factors(changes: Array) -> tuple[Array, Array, float]:
     return betas, keys, float(np.linalg.norm(left, axis=(1, 2)).max())
 
 
-def _connected(meet: NDArray[np.bool_], letters: Iterable[int]) -> Iterator[list[int]]:
-    """The components of the graph on these letters, each in order."""
-    left = set(letters)
-    while left:
-        group = {min(left)}
-        while grown := {b for a in group for b in left if meet[a, b]} - group:
-            group |= grown
-        left -= group
-        yield sorted(group)
+def exact_roots(
+    name: str, keys: dict[int, Array], betas: dict[int, float], writes: Array, start: Array, levels: int
+) -> ExactHead | None:
+    """`keys` [n] and `betas` of the letters that reflect, writes [A, n, V], start [n, V]. None where they are no roots."""
+    letters, units = list(keys), np.array(list(keys.values()))
+    cosines = units @ units.T
+    pairs = swapped_points(np.round(2 * cosines).astype(int))
+    if pairs is None:
+        return None
+    roots = np.zeros((len(pairs), 1 + max(map(max, pairs))))
+    for number, (i, j) in enumerate(pairs):
+        roots[number, i], roots[number, j] = 1, -1
+    mirrors = np.array([keys[a] @ writes[a] for a in letters]) / 2
+    centre = np.linalg.lstsq(units, mirrors, rcond=None)[0]
+    begin = np.linalg.lstsq(roots, np.sqrt(2) * units @ (start - centre), rcond=None)[0]
+    size = np.abs(begin).max()
+    others = [np.abs(units @ written).max() for a, written in enumerate(writes) if a not in keys]
+    strays = max([np.abs(units @ centre - mirrors).max(), *others])
+    turned = np.abs(cosines - roots @ roots.T / 2).max()
+    moved = max(turned, *(abs(betas[a] - 2) for a in letters), strays / size if size else np.inf)
+    if turned > TURNED or not np.isfinite(moved):
+        return None
+    still, sizes = (0,) * start.shape[1], _column_sizes(begin)
+    of_letter = {a: Move((factor(tuple(map(int, root)), 1, still),)) for a, root in zip(letters, roots, strict=True)}
+    moves = tuple(of_letter.get(a, Move()) for a in range(len(writes)))
+    return ExactHead(name, tuple(_rounded(point, sizes, levels) for point in begin), moves, float(moved))
+
+
+def swapped_points(products: NDArray[np.int_]) -> list[Pair] | None:
+    """Pairs (i, j) such that the roots e_i - e_j have these inner products; None if there are none. By trying all."""
+
+    def extended(pairs: list[Pair], points: int) -> list[Pair] | None:
+        if len(pairs) == len(products):
+            return pairs
+        wanted = products[len(pairs)]
+        for pair in permutations(range(points + 2), 2):
+            new = sorted(point for point in pair if point >= points)
+            if new == list(range(points, points + len(new))) and all(
+                _product(pair, other) == wanted[number] for number, other in enumerate(pairs)
+            ):
+                found = extended([*pairs, pair], points + len(new))
+                if found is not None:
+                    return found
+        return None
+
+    return extended([(0, 1)], 2)
+
+
+def _product(x: Pair, y: Pair) -> int:
+    return (x[0] == y[0]) + (x[1] == y[1]) - (x[0] == y[1]) - (x[1] == y[0])
+
+
+def _column_sizes(values: Array) -> Array:
+    """Of [..., V] the largest modulus in every column; infinite, so that it is rounded away, where a column is faint."""
+    sizes = np.abs(values).reshape(-1, values.shape[-1]).max(0)
+    return np.where(sizes < FAINT * sizes.max(), np.inf, sizes)
+
+
+def _rounded(values: Array, sizes: Array, levels: int) -> tuple[int, ...]:
+    """Whole numbers from -levels to levels for values of at most the column's size: no move mixes columns."""
+    return tuple(int(value) for value in np.round(values / sizes * levels))
+
+
+def factor(key: tuple[int, ...], beta: int, value: tuple[int, ...]) -> Factor:
+    return Factor(tuple(map(float, key)), float(beta), tuple(map(float, value)))

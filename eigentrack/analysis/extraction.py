@@ -1,6 +1,6 @@
 """Extraction: an automaton read off a network's joint states.
 
-1. A net of joint states (state_net.py), closed under all letters up to a radius ρ; ρ is halved until the rest succeeds.
+1. A net of joint states (reachable_states.py), closed under all letters up to a radius ρ; ρ is halved until the rest succeeds.
 2. Its states are clustered by single linkage. At a resolution r ≥ ρ the clusters are an automaton if each has one answer and
    every letter leads each to one cluster, on all states of the net and along random words. The coarsest such r is taken.
 3. The automaton is minimised and compared with the true one, and with the network on words that it was not read from.
@@ -18,11 +18,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from eigentrack.analysis.joint_state import require_fixed_size, state_vector
+from eigentrack.analysis.inspected_network import InspectedNetwork, require_fixed_size, state_vector
 from eigentrack.analysis.moore_machine import MooreMachine, first_difference, minimal_machine
-from eigentrack.analysis.state_clusters import Numbers, single_linkage
-from eigentrack.analysis.state_net import UNASKED, StateNet, Word, build_net
-from eigentrack.analysis.subject import Subject
+from eigentrack.analysis.reachable_states import UNASKED, Numbers, StateNet, Word, build_net, single_linkage
 from eigentrack.tasks.counter_random import derived_seed
 
 COARSEST, HALVINGS = 0.25, 12  # of the net's radius, from this part of the states' diameter on
@@ -56,41 +54,41 @@ class Extraction:
 
 @torch.no_grad()
 def extract_machine(
-    subject: Subject, *, length: int, seed: int, limit: int = LIMIT, progress: Callable[[int], None] | None = None
+    network: InspectedNetwork, *, length: int, seed: int, limit: int = LIMIT, progress: Callable[[int], None] | None = None
 ) -> Extraction:
     """`length`: of the random words; at most the horizon, beyond which a network is no automaton.
 
     `progress(radii tried)` is called for each of at most HALVINGS.
     """
-    require_fixed_size(subject.model)
+    require_fixed_size(network.model)
     if length < 1 or limit < 1:
         raise ValueError(f"length={length} and limit={limit} must be at least 1")
-    letters, _ = subject.walk(torch.full((WORDS,), subject.machine.start), length, derived_seed(seed, "extraction"), 0)
-    radius = COARSEST * _width(subject, letters)
+    letters, _ = network.walk(torch.full((WORDS,), network.machine.start), length, derived_seed(seed, "extraction"), 0)
+    radius = COARSEST * _width(network, letters)
     failed = Extraction(None, radius, 0, 0, length, None)
     for tried in range(1, HALVINGS + 1):
-        net = build_net(subject, letters, radius, limit)
+        net = build_net(network, letters, radius, limit)
         if progress is not None:
             progress(tried)
         if net is None:
             too_many = f"more than {limit} joint states at resolution {radius:.3g}"
             return replace(failed, obstacle=f"{failed.obstacle}; {too_many}" if failed.obstacle else too_many)
-        found = _read_net(subject, net, length)
+        found = _read_net(network, net, length)
         if found.machine is not None:
-            return _compare(subject, found, seed)
+            return _compare(network, found, seed)
         failed, radius = found, radius / 2
     return failed
 
 
-def _read_net(subject: Subject, net: StateNet, length: int) -> Extraction:
+def _read_net(network: InspectedNetwork, net: StateNet, length: int) -> Extraction:
     linkage = single_linkage(net.vectors)
     obstacle = ""
     for resolution in [*(r for r in linkage.resolutions if r > net.radius), net.radius]:
         clusters = linkage.clusters(resolution)
         count = int(clusters.max()) + 1
-        obstacle = _obstacle(net, clusters, subject.machine.letters)
+        obstacle = _obstacle(net, clusters, network.machine.letters)
         if not obstacle:
-            machine = _machine(net, clusters, subject.machine)
+            machine = _machine(net, clusters, network.machine)
             return Extraction(machine, resolution, len(net.vectors), count, length)
     return Extraction(
         None, net.radius, len(net.vectors), 0, length, f"not deterministic at resolution {net.radius:.3g}: {obstacle}"
@@ -129,29 +127,29 @@ def _machine(net: StateNet, clusters: Numbers, truth: MooreMachine) -> MooreMach
     return min(machines, key=lambda machine: machine.states)
 
 
-def _compare(subject: Subject, found: Extraction, seed: int) -> Extraction:
+def _compare(network: InspectedNetwork, found: Extraction, seed: int) -> Extraction:
     assert found.machine is not None
-    word = first_difference(found.machine, subject.machine, with_empty_word=bool(subject.opening))
-    errs = word is not None and _errs(subject, tuple(map(subject.machine.letters.index, word)))
-    return replace(found, difference=word, network_errs=errs, fidelity=_fidelity(subject, found.machine, found.length, seed))
+    word = first_difference(found.machine, network.machine, with_empty_word=bool(network.opening))
+    errs = word is not None and _errs(network, tuple(map(network.machine.letters.index, word)))
+    return replace(found, difference=word, network_errs=errs, fidelity=_fidelity(network, found.machine, found.length, seed))
 
 
-def _errs(subject: Subject, word: Word) -> bool:
+def _errs(network: InspectedNetwork, word: Word) -> bool:
     """Does the network itself answer this word wrongly?"""
-    logits, model_state = subject.begin(1)
-    state = subject.machine.start
+    logits, model_state = network.begin(1)
+    state = network.machine.start
     for letter in word:
-        logits, model_state = subject.step(torch.tensor([letter], device=subject.device), model_state)
-        state = subject.machine.transitions[state][letter]
-    return logits is not None and int(logits.argmax()) != subject.machine.outputs[state]
+        logits, model_state = network.step(torch.tensor([letter], device=network.device), model_state)
+        state = network.machine.transitions[state][letter]
+    return logits is not None and int(logits.argmax()) != network.machine.outputs[state]
 
 
-def _fidelity(subject: Subject, machine: MooreMachine, length: int, seed: int) -> float:
+def _fidelity(network: InspectedNetwork, machine: MooreMachine, length: int, seed: int) -> float:
     rows = 256
-    start = torch.full((rows,), subject.machine.start)
-    letters, _ = subject.walk(start, length, derived_seed(seed, "fidelity"), 0)
-    _, state = subject.begin(rows)
-    logits, _ = subject.read(letters.to(subject.device), state)
+    start = torch.full((rows,), network.machine.start)
+    letters, _ = network.walk(start, length, derived_seed(seed, "fidelity"), 0)
+    _, state = network.begin(rows)
+    logits, _ = network.read(letters.to(network.device), state)
     table, outputs, now = np.array(machine.transitions), np.array(machine.outputs), np.full(rows, machine.start)
     equal = 0
     for t in range(length):
@@ -160,12 +158,12 @@ def _fidelity(subject: Subject, machine: MooreMachine, length: int, seed: int) -
     return equal / (rows * length)
 
 
-def _width(subject: Subject, letters: Int[Tensor, "W L"]) -> float:
+def _width(network: InspectedNetwork, letters: Int[Tensor, "W L"]) -> float:
     """Twice the largest distance of a joint state along the words from their mean."""
-    _, state = subject.begin(len(letters))
+    _, state = network.begin(len(letters))
     vectors = []
     for letter in letters.unbind(1):
-        _, state = subject.step(letter.to(subject.device), state)
+        _, state = network.step(letter.to(network.device), state)
         vectors.append(state_vector(state))
     points = torch.cat(vectors)
     return 2 * float(torch.linalg.vector_norm(points - points.mean(0), dim=1).max())

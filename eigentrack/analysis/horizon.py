@@ -3,22 +3,27 @@
 All patterns are streamed side by side with the network's state, so that 10⁷ letters take no more memory than 10⁵ (but for
 attention's cache). A pattern is given up once it has been wrong for as long as it was right; of the others a few rows go far.
 
+`precision_sweep` finds the horizon of the same weights in float64, float32, bfloat16 and float16, and with subnormals flushed
+to 0. Half-precision weights still carry a float32 state, as in training and decoding. A horizon that grows with the bits is
+rounding; one that does not is in the weights.
+
 B rows  N letters of a piece
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from eigentrack.analysis.input_patterns import LEAD_IN, Pattern
-from eigentrack.analysis.pattern_stream import PatternStream
-from eigentrack.analysis.subject import Subject
+from eigentrack.analysis.inspected_network import InspectedNetwork
+from eigentrack.analysis.word_patterns import LEAD_IN, Pattern, PatternStream
 
 HOLDS = 0.99  # of a pattern's rows must be right at every length up to the horizon
 TOKENS_AT_ONCE = 2**16
@@ -46,9 +51,14 @@ class PatternHorizon:
         return self.letters == self.tested
 
 
+def worst_first(horizons: Sequence[PatternHorizon]) -> list[PatternHorizon]:
+    """Sort patterns by how early the network fails on them."""
+    return sorted(horizons, key=lambda horizon: (horizon.letters, horizon.is_open))
+
+
 @torch.no_grad()
 def find_horizons(
-    subject: Subject,
+    network: InspectedNetwork,
     patterns: Sequence[Pattern],
     longest: int,
     *,
@@ -58,23 +68,23 @@ def find_horizons(
     """`progress(letters done)` is called after every piece."""
     if longest < 1:
         raise ValueError(f"longest={longest} must be at least 1")
-    trials = [_Trial(subject, pattern, seed) for pattern in patterns]
-    answers = torch.tensor(subject.machine.outputs)
-    _, state = subject.begin(sum(trial.rows for trial in trials))
+    trials = [_Trial(network, pattern, seed) for pattern in patterns]
+    answers = torch.tensor(network.machine.outputs)
+    _, state = network.begin(sum(trial.rows for trial in trials))
     running, done = trials, 0
     while done < longest and running:
         rows = sum(trial.rows for trial in running)
-        piece = max(64, min(LONGEST_PIECE, TOKENS_AT_ONCE // (rows * subject.tokens_per_letter))) if done else LEAD_IN
+        piece = max(64, min(LONGEST_PIECE, TOKENS_AT_ONCE // (rows * network.tokens_per_letter))) if done else LEAD_IN
         count = min(piece, longest - done)
         letters, states = (torch.cat(parts) for parts in zip(*(trial.stream.read(count) for trial in running), strict=True))
-        logits, state = subject.read(letters.to(subject.device), state)
+        logits, state = network.read(letters.to(network.device), state)
         right = (logits.argmax(-1).cpu() == answers[states]).split([trial.rows for trial in running])
         for trial, own in zip(running, right, strict=True):
             trial.add(own)
         done += count
         goes_on = torch.cat([trial.thin_out() for trial in running])
         if not goes_on.all():
-            state = state.select(torch.nonzero(goes_on)[:, 0].to(subject.device))
+            state = state.select(torch.nonzero(goes_on)[:, 0].to(network.device))
             running = [trial for trial in running if trial.rows]
         if progress is not None:
             progress(done)
@@ -84,8 +94,8 @@ def find_horizons(
 class _Trial:
     """One pattern while it is streamed."""
 
-    def __init__(self, subject: Subject, pattern: Pattern, seed: int) -> None:
-        self.pattern, self.stream, self.rows = pattern, PatternStream(subject, pattern, seed), pattern.rows
+    def __init__(self, network: InspectedNetwork, pattern: Pattern, seed: int) -> None:
+        self.pattern, self.stream, self.rows = pattern, PatternStream(network, pattern, seed), pattern.rows
         self._horizon: int | None = None
         self._tested = 0
         self._curve: list[tuple[int, float]] = []
@@ -143,3 +153,58 @@ class _Trial:
 
 def _next_point(length: int) -> int:
     return max(length + 1, int(length * WIDENING))
+
+
+PRECISIONS = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+FLUSHED = "float32, flush to zero"
+
+
+@dataclass(frozen=True)
+class PrecisionHorizons:
+    precision: str
+    horizons: tuple[PatternHorizon, ...]
+
+    @property
+    def worst(self) -> PatternHorizon:
+        return worst_first(self.horizons)[0]
+
+
+def precision_sweep(
+    network: InspectedNetwork,
+    patterns: Sequence[Pattern],
+    longest: int,
+    *,
+    seed: int,
+    progress: Callable[[str, int], None] | None = None,
+) -> tuple[PrecisionHorizons, ...]:
+    """`progress(precision, letters done)`. Flushing is left out where the processor, or a GPU, cannot be told to."""
+    cases = list(PRECISIONS)
+    if network.device.type == "cpu" and _can_flush():
+        cases.append(FLUSHED)
+    found = []
+    for name in cases:
+        model = copy.deepcopy(network.model).to(PRECISIONS.get(name, torch.float32))
+
+        def report(done: int, name: str = name) -> None:
+            if progress is not None:
+                progress(name, done)
+
+        with _flushed() if name == FLUSHED else nullcontext():
+            horizons = find_horizons(replace(network, model=model), patterns, longest, seed=seed, progress=report)
+        found.append(PrecisionHorizons(name, horizons))
+    return tuple(found)
+
+
+def _can_flush() -> bool:
+    possible = torch.set_flush_denormal(True)
+    torch.set_flush_denormal(False)
+    return possible
+
+
+@contextmanager
+def _flushed() -> Iterator[None]:
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)

@@ -7,17 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from eigentrack.analysis.certified_noise import CertifiedNoise, certified_noise
 from eigentrack.analysis.extraction import HALVINGS, Extraction, extract_machine
-from eigentrack.analysis.horizon import PatternHorizon, find_horizons
-from eigentrack.analysis.input_patterns import input_patterns
+from eigentrack.analysis.horizon import PatternHorizon, PrecisionHorizons, find_horizons, precision_sweep, worst_first
+from eigentrack.analysis.inspected_network import InspectedNetwork
 from eigentrack.analysis.loading import COMPILED, Loaded
-from eigentrack.analysis.noise import NoiseTolerance, noise_tolerance
-from eigentrack.analysis.precision_sweep import PrecisionHorizons, precision_sweep
+from eigentrack.analysis.noise import CertifiedNoise, NoiseTolerance, certified_noise, noise_tolerance
 from eigentrack.analysis.snap import Snapped, snap_to_exact
 from eigentrack.analysis.spectra import LayerSpectrum, layer_spectra, sampled_words
 from eigentrack.analysis.state_geometry import LOOKS, Geometry, merging_time, state_geometry
-from eigentrack.analysis.subject import Subject
+from eigentrack.analysis.word_patterns import input_patterns
 from eigentrack.json_text import plain_json
 
 Progress = Callable[[str, int, int], None]  # what is looked at, how much of it is done, of how much
@@ -54,7 +52,7 @@ class Inspection:
     @property
     def worst(self) -> PatternHorizon:
         """The pattern on which the network fails first."""
-        return min(self.horizons, key=lambda horizon: (horizon.letters, horizon.is_open))
+        return worst_first(self.horizons)[0]
 
     def to_json(self) -> dict[str, Any]:
         values = dataclasses.asdict(dataclasses.replace(self, snapped=None))
@@ -65,7 +63,7 @@ def inspect_network(loaded: Loaded, *, longest: int, seed: int, progress: Progre
     """Words of up to `longest` letters are tried."""
     if longest < 1:
         raise ValueError(f"longest={longest} must be at least 1")
-    subject, notes = loaded.subject, []
+    network, notes = loaded.network, []
     about: dict[str, Any] = {
         "kind": loaded.kind,
         "task": loaded.task,
@@ -77,7 +75,7 @@ def inspect_network(loaded: Loaded, *, longest: int, seed: int, progress: Progre
     }
     if len(about["spectra"]) < len(loaded.model.blocks):
         notes.append("layers that are not linear recurrences have no matrix A(x) and are left out of the spectra")
-    if subject is None:
+    if network is None:
         notes.append(
             "no automaton says what this network should do: only its spectra are shown (a task that has one adds the rest)"
         )
@@ -86,23 +84,23 @@ def inspect_network(loaded: Loaded, *, longest: int, seed: int, progress: Progre
     if has_attention and longest > WITH_ATTENTION:
         longest = WITH_ATTENTION
         notes.append(f"with attention words are tried up to {longest} letters only: its cost grows with the square")
-    patterns = input_patterns(subject, RANDOM_ROWS, CYCLE_ROWS, seed)
-    horizons = find_horizons(subject, patterns, longest, seed=seed, progress=lambda done: progress("horizon", done, longest))
+    patterns = input_patterns(network, RANDOM_ROWS, CYCLE_ROWS, seed)
+    horizons = find_horizons(network, patterns, longest, seed=seed, progress=lambda done: progress("horizon", done, longest))
     progress("horizon", longest, longest)
-    about |= {"horizons": horizons, "precisions": _precisions(subject, min(longest, SWEPT), seed, progress)}
+    about |= {"horizons": horizons, "precisions": _precisions(network, min(longest, SWEPT), seed, progress)}
     if has_attention:
         notes.append("attention's state grows with the word: geometry, noise and the automaton are left out")
     else:
-        about |= _states(subject, longest, seed, progress)
+        about |= _states(network, longest, seed, progress)
         reach = min(horizon.letters for horizon in horizons if horizon.pattern == "random")
         length = max(1, min(loaded.trained_to or READ_FROM, READ_FROM, reach))
         about["extraction"] = extract_machine(
-            subject, length=length, seed=seed, progress=lambda done: progress("automaton", done, HALVINGS)
+            network, length=length, seed=seed, progress=lambda done: progress("automaton", done, HALVINGS)
         )
         progress("automaton", HALVINGS, HALVINGS)
     if loaded.kind != COMPILED:
         try:
-            about["snapped"] = snap_to_exact(subject)
+            about["snapped"] = snap_to_exact(network)
         except ValueError as obstacle:
             notes.append(f"it could not be snapped to an exact network: {obstacle}")
         progress("snap to exact", 1, 1)
@@ -110,14 +108,14 @@ def inspect_network(loaded: Loaded, *, longest: int, seed: int, progress: Progre
 
 
 def _spectra(loaded: Loaded, seed: int, progress: Progress) -> tuple[LayerSpectrum, ...]:
-    model, subject = loaded.model, loaded.subject
-    if subject is None:
+    model, network = loaded.model, loaded.network
+    if network is None:
         names = {token: str(token) for token in range(min(MOST_TOKENS, model.config.vocab_size))}
         opening: tuple[int, ...] = ()
     else:
-        names = {spelled[0]: name for spelled, name in zip(subject.spelling, subject.machine.letters, strict=True)}
-        names |= {token: "filler" for spelled in subject.spelling for token in spelled[1:]}
-        opening = subject.opening
+        names = {spelled[0]: name for spelled, name in zip(network.spelling, network.machine.letters, strict=True)}
+        names |= {token: "filler" for spelled in network.spelling for token in spelled[1:]}
+        opening = network.opening
     done = 0
 
     def report() -> None:
@@ -128,32 +126,32 @@ def _spectra(loaded: Loaded, seed: int, progress: Progress) -> tuple[LayerSpectr
     return layer_spectra(model, sampled_words(list(names), opening, rows=64, length=16, seed=seed), names, report)
 
 
-def _states(subject: Subject, longest: int, seed: int, progress: Progress) -> dict[str, Any]:
+def _states(network: InspectedNetwork, longest: int, seed: int, progress: Progress) -> dict[str, Any]:
     swept = max(LOOKS, min(longest, SWEPT))
-    geometry = state_geometry(subject, swept, seed=seed, progress=lambda done: progress("states", done, swept))
+    geometry = state_geometry(network, swept, seed=seed, progress=lambda done: progress("states", done, swept))
     progress("states", swept, swept)
     noise: list[NoiseTolerance] = []
     for number, letters in enumerate(NOISY, start=1):
-        found = noise_tolerance(subject, min(letters, longest), seed=seed)
+        found = noise_tolerance(network, min(letters, longest), seed=seed)
         # samples of other words: what misread a shorter one would misread a longer one, too
         noise.append(dataclasses.replace(found, noise=min([found.noise, *(shorter.noise for shorter in noise)])))
         progress("noise", number, len(NOISY))
     last, merged = geometry[-1], None
     if noise[-1].noise and last.gap:
         merged = merging_time(last.diameter, last.gap, noise[-1].noise)
-    proved = certified_noise(subject)
+    proved = certified_noise(network)
     progress("noise, by boxes", 1, 1)
     return {"geometry": geometry, "noise": tuple(noise), "merging_time": merged, "certified_noise": proved}
 
 
-def _precisions(subject: Subject, longest: int, seed: int, progress: Progress) -> tuple[PrecisionHorizons, ...]:
-    patterns = input_patterns(subject, RANDOM_ROWS // 2, CYCLE_ROWS // 2, seed)
+def _precisions(network: InspectedNetwork, longest: int, seed: int, progress: Progress) -> tuple[PrecisionHorizons, ...]:
+    patterns = input_patterns(network, RANDOM_ROWS // 2, CYCLE_ROWS // 2, seed)
     seen: dict[str, int] = {}
 
     def report(precision: str, done: int) -> None:
         seen[precision] = done
         progress("precisions", sum(seen.values()), 5 * longest)
 
-    found = precision_sweep(subject, patterns, longest, seed=seed, progress=report)
+    found = precision_sweep(network, patterns, longest, seed=seed, progress=report)
     progress("precisions", 5 * longest, 5 * longest)
     return found

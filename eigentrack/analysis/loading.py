@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eigentrack.analysis.subject import Subject, compiled_subject, trained_subject
+from eigentrack.analysis.inspected_network import InspectedNetwork
 from eigentrack.automata import group, language
 from eigentrack.compiler import load_compiled
 from eigentrack.compiler.compiled import CERTIFICATE
@@ -23,12 +23,12 @@ COMPILED = "compiled network"
 
 @dataclass(frozen=True)
 class Loaded:
-    """`subject` is None where no automaton says what the network should do; its weights can be looked at all the same."""
+    """`network` is None where no automaton says what the network should do; its weights can be looked at all the same."""
 
     model: SequenceModel
     kind: str
     task: str
-    subject: Subject | None
+    network: InspectedNetwork | None
     trained_to: int | None  # the longest word in training
 
 
@@ -43,7 +43,7 @@ def load_inspected(folder: Path, task: str | None, options: dict[str, Any], devi
             raise ValueError(f"{folder} is a compiled network, which knows its language: leave the task out")
         compiled = load_compiled(folder)
         compiled.model.to(device)
-        return Loaded(compiled.model, COMPILED, "its automaton", compiled_subject(compiled), None)
+        return Loaded(compiled.model, COMPILED, "its automaton", InspectedNetwork.from_compiled(compiled), None)
     trained_to, kind, home = None, "saved model", folder
     if (folder / RUN_FILE).exists():
         run = load_run(folder)
@@ -61,7 +61,7 @@ def load_inspected(folder: Path, task: str | None, options: dict[str, Any], devi
     made = make_task(task, options)
     if not isinstance(made, TrackingTask):
         return Loaded(model, kind, task, None, trained_to)
-    return Loaded(model, kind, task, trained_subject(model, made, _letter_names(task, options)), trained_to)
+    return Loaded(model, kind, task, InspectedNetwork.from_task(model, made, _letter_names(task, options)), trained_to)
 
 
 def _check_is_ours(folder: Path) -> None:

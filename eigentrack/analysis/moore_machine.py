@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from eigentrack.automata import DFA
+from eigentrack.automata.dfa import merged_states
 
 
 @dataclass(frozen=True)
@@ -47,28 +48,9 @@ class MooreMachine:
 
 
 def minimal_machine(machine: MooreMachine) -> MooreMachine:
-    """Unreachable states dropped, equivalent ones merged (Moore); numbered in the order of a search from the start."""
-    block = list(machine.outputs)
-    while True:
-        signatures = [(block[q], *(block[target] for target in row)) for q, row in enumerate(machine.transitions)]
-        number = {signature: place for place, signature in enumerate(dict.fromkeys(signatures))}
-        finer = [number[signature] for signature in signatures]
-        if len(number) == len(set(block)):
-            break
-        block = finer
-    member = {part: state for state, part in enumerate(block)}
-    found = {block[machine.start]: 0}
-    waiting = deque(found)
-    rows = []
-    while waiting:
-        row = []
-        for target in machine.transitions[member[waiting.popleft()]]:
-            if block[target] not in found:
-                found[block[target]] = len(found)
-                waiting.append(block[target])
-            row.append(found[block[target]])
-        rows.append(tuple(row))
-    return MooreMachine(machine.letters, tuple(rows), tuple(machine.outputs[member[part]] for part in found))
+    """Unreachable states dropped, equivalent ones merged; numbered in the order of a search from the start."""
+    kept, rows = merged_states(machine.transitions, machine.outputs, machine.start)
+    return MooreMachine(machine.letters, rows, tuple(machine.outputs[state] for state in kept))
 
 
 def first_difference(x: MooreMachine, y: MooreMachine, *, with_empty_word: bool) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from eigentrack.analysis.extraction import Extraction
-from eigentrack.analysis.horizon import PatternHorizon
+from eigentrack.analysis.horizon import PatternHorizon, worst_first
 from eigentrack.analysis.inspection import Inspection
 from eigentrack.analysis.plots import plot_gates, plot_geometry, plot_horizons, plot_unit_disk
 from eigentrack.compiler import save_compiled
@@ -148,8 +148,7 @@ def _spectra(inspection: Inspection) -> list[str]:
 
 
 def _horizons(inspection: Inspection) -> list[str]:
-    worst_first = sorted(inspection.horizons, key=lambda horizon: (horizon.letters, horizon.is_open))
-    rows = [(horizon.pattern, horizon.rows, _reach(horizon)) for horizon in worst_first]
+    rows = [(horizon.pattern, horizon.rows, _reach(horizon)) for horizon in worst_first(inspection.horizons)]
     sweep = [
         (found.precision, _reach(found.horizons[0]), _reach(found.worst), found.worst.pattern)
         for found in inspection.precisions

@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from eigentrack.analysis.horizon import PatternHorizon
+from eigentrack.analysis.horizon import PatternHorizon, worst_first
 from eigentrack.analysis.spectra import LayerSpectrum
 from eigentrack.analysis.state_geometry import Geometry
 from eigentrack.training.telemetry import RANGES
@@ -51,8 +51,7 @@ def plot_gates(spectra: Sequence[LayerSpectrum]) -> bytes:
 def plot_horizons(horizons: Sequence[PatternHorizon], trained_to: int | None) -> bytes:
     """Accuracy against length, the worst patterns and the random one."""
     figure, (axes,) = _panels(1, 7, 3.6)
-    worst = sorted(horizons, key=lambda horizon: (horizon.letters, horizon.is_open))[: MOST_CURVES - 1]
-    for horizon in dict.fromkeys([horizons[0], *worst]):
+    for horizon in dict.fromkeys([horizons[0], *worst_first(horizons)[: MOST_CURVES - 1]]):
         lengths, accuracies = zip(*horizon.curve, strict=True)
         axes.plot(lengths, accuracies, linewidth=1.4, alpha=0.8, label=horizon.pattern)
     if trained_to is not None:

@@ -16,11 +16,10 @@ from typing import Any
 
 import torch
 
-from eigentrack.analysis.exact_head import NEAR, Array, ExactHead, State
-from eigentrack.analysis.exact_heads import exact_heads
+from eigentrack.analysis.exact_heads import NEAR, Array, ExactHead, State, exact_heads
+from eigentrack.analysis.inspected_network import InspectedNetwork, model_mixers
 from eigentrack.analysis.moore_machine import MooreMachine, minimal_machine
-from eigentrack.analysis.subject import Subject, model_mixers
-from eigentrack.compiler import Choice, Compiled, Plan, compile_network
+from eigentrack.compiler import Choice, Compiled, NetworkPlan, compile_network
 from eigentrack.compiler.plan import ALWAYS, Block, Head, Products, Wiring
 from eigentrack.layers import LinearMixer, MixerState
 
@@ -43,9 +42,9 @@ class Snapped:
 
 
 @torch.no_grad()
-def snap_to_exact(subject: Subject) -> Snapped:
+def snap_to_exact(network: InspectedNetwork) -> Snapped:
     """ValueError says what is in the way."""
-    machine, actions = minimal_machine(subject.machine), _letter_actions(subject)
+    machine, actions = minimal_machine(network.machine), _letter_actions(network)
     by_level = [exact_heads(*actions, levels) for levels in LEVELS]
     if found := _first_fit(machine, [[head for head in heads if head.moved <= NEAR] for heads in by_level]):
         return _snapped(machine, _thinned(machine, found))
@@ -76,22 +75,22 @@ def _snapped(machine: MooreMachine, heads: tuple[ExactHead, ...]) -> Snapped:
     return Snapped(compile_network(Choice((_plan(machine, heads),), why)), names, moved)
 
 
-def _letter_actions(subject: Subject) -> tuple[Array, Array, Array]:
+def _letter_actions(network: InspectedNetwork) -> tuple[Array, Array, Array]:
     """A and B of every letter and head, and the memory before the first letter; in float64."""
-    model = copy.deepcopy(subject.model).cpu().double()
+    model = copy.deepcopy(network.model).cpu().double()
     mixers = model_mixers(model)
     if len(mixers) != 1 or not isinstance(mixers[0], LinearMixer):
         raise ValueError(f"the network has the layers {', '.join(model.config.mixers)}: one linear layer can be made exact")
     mixer = mixers[0]
-    _, begun = replace(subject, model=model).begin(1)
-    if begun.layers[0].window is not None or subject.tokens_per_letter > 1:
+    _, begun = replace(network, model=model).begin(1)
+    if begun.layers[0].window is not None or network.tokens_per_letter > 1:
         raise ValueError(
             "a letter must act alone: train a layer that sees no token before it (conv=0, no rwkv7), with one token a letter"
         )
     inputs: list[torch.Tensor] = []
     hook = mixer.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
     try:
-        model(torch.tensor(subject.spelling))
+        model(torch.tensor(network.spelling))
     finally:
         hook.remove()
     (x,) = inputs  # [letters, 1, d]
@@ -152,7 +151,7 @@ def _thinned(machine: MooreMachine, heads: tuple[ExactHead, ...]) -> tuple[Exact
     return heads
 
 
-def _plan(machine: MooreMachine, heads: Sequence[ExactHead]) -> Plan:
+def _plan(machine: MooreMachine, heads: Sequence[ExactHead]) -> NetworkPlan:
     joint_states = _joint_states(machine, heads)
     assert joint_states is not None
     wiring = Wiring(machine.recogniser(1 if machine.classes == 2 else machine.outputs[machine.start]))

@@ -1,7 +1,7 @@
 """Spectra: the eigenvalues of A(x_t) for every layer, head and token, and of the products A(x_t) ··· A(x_{t-m+1}) over words.
 
 A depends on the layer's input, hence on what came before: the matrices are those of real sequences, every token over and over
-and random words, grouped by token. Both theorems' conditions (expressivity/spectral_conditions.py) are necessary only.
+and random words, grouped by token. Both theorems' conditions (expressivity/eigenvalue_conditions.py) are necessary only.
 
 B sequences  T time  H heads  n state size of a head  C contexts of a token  m tokens of a word
 """
@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from eigentrack.analysis.subject import model_mixers
-from eigentrack.expressivity.spectral_conditions import has_complex_eigenvalue, has_eigenvalue_off_the_nonnegative_axis
+from eigentrack.analysis.inspected_network import model_mixers
+from eigentrack.expressivity.eigenvalue_conditions import has_complex_eigenvalue, has_eigenvalue_off_the_nonnegative_axis
 from eigentrack.layers import LinearMixer
 from eigentrack.layers.mixer import matrix_eigenvalues
 from eigentrack.models import SequenceModel

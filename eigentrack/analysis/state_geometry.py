@@ -20,8 +20,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from eigentrack.analysis.joint_state import require_fixed_size, state_vector
-from eigentrack.analysis.subject import Subject
+from eigentrack.analysis.inspected_network import InspectedNetwork, require_fixed_size, state_vector
+from eigentrack.compiler.closure import answer_margins
 from eigentrack.tasks.counter_random import derived_seed
 
 LOOKS = 8  # letters in a row whose states are looked at together
@@ -42,14 +42,14 @@ class Geometry:
 
 @torch.no_grad()
 def state_geometry(
-    subject: Subject, longest: int, *, rows: int = 64, seed: int, progress: Callable[[int], None] | None = None
+    network: InspectedNetwork, longest: int, *, rows: int = 64, seed: int, progress: Callable[[int], None] | None = None
 ) -> tuple[Geometry, ...]:
     """On random words, at lengths 8, 16, 32 … up to `longest`."""
-    require_fixed_size(subject.model)
+    require_fixed_size(network.model)
     if longest < LOOKS:
         raise ValueError(f"longest={longest} must be at least {LOOKS}")
-    start, seed = torch.full((rows,), subject.machine.start), derived_seed(seed, "geometry")
-    _, state = subject.begin(rows)
+    start, seed = torch.full((rows,), network.machine.start), derived_seed(seed, "geometry")
+    _, state = network.begin(rows)
     found: list[Geometry] = []
     done = step = 0
     while True:
@@ -57,16 +57,16 @@ def state_geometry(
         if target > longest:
             return tuple(found)
         while (count := min(PIECE, target - LOOKS - done)) > 0:
-            letters, states = subject.walk(start, count, seed, step)
-            _, state = subject.read(letters.to(subject.device), state)
+            letters, states = network.walk(start, count, seed, step)
+            _, state = network.read(letters.to(network.device), state)
             start, done, step = states[:, -1], done + count, step + 1
-        letters, states = subject.walk(start, LOOKS, seed, step)
+        letters, states = network.walk(start, LOOKS, seed, step)
         start, done, step = states[:, -1], done + LOOKS, step + 1
         vectors, margins = [], []
         for letter, after in zip(letters.unbind(1), states[:, 1:].unbind(1), strict=True):
-            logits, state = subject.step(letter.to(subject.device), state)
+            logits, state = network.step(letter.to(network.device), state)
             vectors.append(state_vector(state).cpu())
-            margins.append(_margin(logits.cpu(), torch.tensor(subject.machine.outputs)[after]))
+            margins.append(float(answer_margins(logits.cpu(), torch.tensor(network.machine.outputs)[after]).min()))
         found.append(_geometry(target, torch.cat(vectors), states[:, 1:].T.flatten(), min(margins)))
         if progress is not None:
             progress(target)
@@ -94,9 +94,3 @@ def _geometry(length: int, vectors: Float[Tensor, "B D"], labels: Int[Tensor, " 
     )
     gap = float(distances[differs].min()) if bool(differs.any()) else 0.0
     return Geometry(length, len(present), gap, radius, float(distances.max()), margin)
-
-
-def _margin(logits: Float[Tensor, "B V"], targets: Int[Tensor, " B"]) -> float:
-    at = targets[:, None]
-    right, others = logits.double().gather(1, at)[:, 0], logits.double().scatter(1, at, -torch.inf).amax(1)
-    return float((right - others).min())

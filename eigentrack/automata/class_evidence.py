@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from eigentrack.automata.dfa import DFA
 from eigentrack.automata.green import GreenRelations, green_relations
-from eigentrack.automata.maximal_subgroups import MonoidSubgroup, maximal_subgroups
-from eigentrack.automata.quasi_aperiodic import equal_length_subgroup
+from eigentrack.automata.monoid_subgroups import MonoidSubgroup, equal_length_subgroup, maximal_subgroups
 from eigentrack.automata.transition_monoid import Integers, TransitionMonoid, transition_monoid
 
 _CHUNK_ENTRIES = 2**21

@@ -1,4 +1,7 @@
-"""Components of graphs. Strongly connected: two nodes that reach each other. Connected: two nodes with any edges between."""
+"""Components of graphs, and sets that are joined one after the other.
+
+Nodes are strongly connected if they reach each other, and connected if edges of any direction lead from one to the other.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+def root(forest: list[int], node: int) -> int:
+    """Return the representative of the node's set, where `forest[node]` is another node of the set or the node itself."""
+    while forest[node] != node:
+        forest[node] = node = forest[forest[node]]
+    return node
 
 
 def strongly_connected(successors: Sequence[Sequence[int]]) -> list[int]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from eigentrack.automata.maps import is_permutation
+from eigentrack.automata.components import root
+from eigentrack.automata.letter_maps import is_permutation
 
 Partition = tuple[int, ...]
 Pair = tuple[int, int]
@@ -28,12 +29,12 @@ def principal_congruence(transitions: Transitions, x: int, y: int) -> Partition:
     open_pairs = [(x, y)]
     while open_pairs:
         x, y = open_pairs.pop()
-        p, q = _root(forest, x), _root(forest, y)
+        p, q = root(forest, x), root(forest, y)
         if p != q:
             forest[q] = p
             # x and y themselves, not their roots: the joined pairs then span the block, and so do their images
             open_pairs += zip(transitions[x], transitions[y], strict=True)
-    return canonical_partition(_root(forest, state) for state in range(len(forest)))
+    return canonical_partition(root(forest, state) for state in range(len(forest)))
 
 
 def congruences(transitions: Transitions, limit: int = 512) -> tuple[Partition, ...]:
@@ -86,16 +87,9 @@ def _join(partition: Partition, other: Partition) -> Partition:
     forest = list(range(max(partition) + 1))
     for x, y in set(zip(partition, map(member.__getitem__, other), strict=True)):
         if x != y:
-            forest[_root(forest, x)] = _root(forest, y)
-    roots = canonical_partition(_root(forest, block) for block in range(len(forest)))
+            forest[root(forest, x)] = root(forest, y)
+    roots = canonical_partition(root(forest, block) for block in range(len(forest)))
     return tuple(map(roots.__getitem__, partition))
-
-
-def _root(forest: list[int], node: int) -> int:
-    while forest[node] != node:
-        forest[node] = forest[forest[node]]
-        node = forest[node]
-    return node
 
 
 def _maximal_without(avoided: Pair, principal: Mapping[Partition, Pair]) -> Partition:
@@ -131,5 +125,5 @@ def orbits(permutations: Iterable[Sequence[int]], points: int) -> Partition:
     forest = list(range(points))
     for images in permutations:
         for point, image in enumerate(images):
-            forest[_root(forest, image)] = _root(forest, point)
-    return canonical_partition(_root(forest, point) for point in range(points))
+            forest[root(forest, image)] = root(forest, point)
+    return canonical_partition(root(forest, point) for point in range(points))

@@ -1,10 +1,17 @@
-"""DFA: a complete deterministic automaton, frozen and checked. States are 0..n-1, letters are named."""
+"""DFA: a complete deterministic automaton, frozen and checked, in memory and in JSON. States are 0..n-1, letters are named."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
+
+from eigentrack.automata.components import root
+from eigentrack.json_text import parse_json
+
+Letter = TypeVar("Letter")
 
 
 @dataclass(frozen=True)
@@ -35,12 +42,10 @@ class DFA:
         return len(self.transitions)
 
     def run(self, word: Iterable[str]) -> int:
-        """The state after the word."""
+        """Return the state after the word."""
         state = self.start
-        for letter in word:
-            if letter not in self.letters:
-                raise ValueError(f"letter {letter!r} is not in the alphabet {', '.join(self.letters)}")
-            state = self.transitions[state][self.letters.index(letter)]
+        for number in letter_numbers(word, self.letters):
+            state = self.transitions[state][number]
         return state
 
     def accepts(self, word: Iterable[str]) -> bool:
@@ -63,17 +68,8 @@ class DFA:
     ) -> DFA:
         """Explores what `step` reaches from `start`; any hashable values serve as states."""
         alphabet = tuple(letters)
-        number, found, rows = {start: 0}, [start], []
-        for state in found:  # grows while it is read
-            row = []
-            for letter in alphabet:
-                target = step(state, letter)
-                if target not in number:
-                    number[target] = len(found)
-                    found.append(target)
-                row.append(number[target])
-            rows.append(tuple(row))
-        return cls(alphabet, tuple(rows), frozenset(number[state] for state in found if accepts(state)))
+        found, rows = reachable_states(alphabet, start, step)
+        return cls(alphabet, rows, frozenset(number for number, state in enumerate(found) if accepts(state)))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -114,6 +110,32 @@ class DFA:
         return cls(tuple(letters), tuple(map(tuple, rows)), frozenset(accepting), start)
 
 
+def reachable_states(
+    letters: Iterable[Letter], start: Any, step: Callable[[Any, Letter], Any]
+) -> tuple[list[Any], tuple[tuple[int, ...], ...]]:
+    """Return the states that words lead to from the start, nearest first, and the transitions between their numbers."""
+    alphabet = tuple(letters)
+    number, found, rows = {start: 0}, [start], []
+    for state in found:  # grows while it is read
+        row = []
+        for letter in alphabet:
+            target = step(state, letter)
+            if target not in number:
+                number[target] = len(found)
+                found.append(target)
+            row.append(number[target])
+        rows.append(tuple(row))
+    return found, tuple(rows)
+
+
+def letter_numbers(word: Iterable[str], letters: tuple[str, ...]) -> Iterator[int]:
+    """Yield the place of every letter of the word in the alphabet."""
+    for letter in word:
+        if letter not in letters:
+            raise ValueError(f"letter {letter!r} is not in the alphabet {', '.join(letters)}")
+        yield letters.index(letter)
+
+
 _JSON_KEYS = ("states", "letters", "transitions", "accepting", "start")
 _TYPE_NAMES = {str: "strings", int: "state numbers", list: "lists"}
 
@@ -143,32 +165,33 @@ def minimal(dfa: DFA) -> DFA:
 
     States are numbered in the order of a search from the start, so that equal languages give equal objects.
     """
-    column = {letter: place for place, letter in enumerate(dfa.letters)}
-    reachable = DFA.from_function(
-        dfa.letters,
-        dfa.start,
-        lambda state, letter: dfa.transitions[state][column[letter]],
-        lambda state: state in dfa.accepting,
-    )
-    block_of = _equivalence_classes(reachable)
+    kept, rows = merged_states(dfa.transitions, [state in dfa.accepting for state in range(dfa.states)], dfa.start)
+    return DFA(dfa.letters, rows, frozenset(number for number, state in enumerate(kept) if state in dfa.accepting))
+
+
+def merged_states(
+    transitions: tuple[tuple[int, ...], ...], answers: Sequence[Hashable], start: int
+) -> tuple[list[int], tuple[tuple[int, ...], ...]]:
+    """Return one state of each kind that words lead to, and the transitions of the kinds; no word tells equal kinds apart."""
+    block_of = _equivalence_classes(transitions, answers)
     member = {block: state for state, block in enumerate(block_of)}
-    return DFA.from_function(
-        reachable.letters,
-        block_of[reachable.start],
-        lambda block, letter: block_of[reachable.transitions[member[block]][column[letter]]],
-        lambda block: member[block] in reachable.accepting,
+    blocks, rows = reachable_states(
+        range(len(transitions[0])), block_of[start], lambda block, letter: block_of[transitions[member[block]][letter]]
     )
+    return [member[block] for block in blocks], rows
 
 
-def _equivalence_classes(dfa: DFA) -> list[int]:
-    """For every state the number of its block: two states share one if no word tells them apart."""
-    sources: list[list[list[int]]] = [[[] for _ in range(dfa.states)] for _ in dfa.letters]
-    for state, row in enumerate(dfa.transitions):
+def _equivalence_classes(transitions: tuple[tuple[int, ...], ...], answers: Sequence[Hashable]) -> list[int]:
+    """For every state the number of its block: two states share one if no word leads them to different answers."""
+    states, letters = len(transitions), len(transitions[0])
+    sources: list[list[list[int]]] = [[[] for _ in range(states)] for _ in range(letters)]
+    for state, row in enumerate(transitions):
         for letter, target in enumerate(row):
             sources[letter][target].append(state)
-    blocks = [set(dfa.accepting), set(range(dfa.states)) - dfa.accepting]
-    block_of = [int(state not in dfa.accepting) for state in range(dfa.states)]
-    waiting = {0, 1}
+    number = {answer: block for block, answer in enumerate(dict.fromkeys(answers))}
+    block_of = [number[answer] for answer in answers]
+    blocks = [{state for state in range(states) if block_of[state] == block} for block in range(len(number))]
+    waiting = set(range(len(blocks)))
     while waiting:
         splitter = list(blocks[waiting.pop()])
         for into in sources:
@@ -199,12 +222,6 @@ def same_language(x: DFA, y: DFA) -> tuple[str, ...] | None:
         raise ValueError(f"the alphabets differ: {', '.join(x.letters)} and {', '.join(y.letters)}")
     columns = [(letter, x.letters.index(letter), y.letters.index(letter)) for letter in x.letters]
     leader = list(range(x.states + y.states))  # of each set of states that must be equivalent; y's come after x's
-
-    def find(state: int) -> int:
-        while leader[state] != state:
-            leader[state] = state = leader[leader[state]]
-        return state
-
     leader[x.states + y.start] = x.start
     pairs: list[tuple[int, int, int, str]] = [(x.start, y.start, -1, "")]  # with the pair before and the letter between
     for number, (p, q, _, _) in enumerate(pairs):  # grows while it is read
@@ -216,8 +233,39 @@ def same_language(x: DFA, y: DFA) -> tuple[str, ...] | None:
             return tuple(reversed(word))
         for letter, in_x, in_y in columns:
             p_next, q_next = x.transitions[p][in_x], y.transitions[q][in_y]
-            a, b = find(p_next), find(x.states + q_next)
+            a, b = root(leader, p_next), root(leader, x.states + q_next)
             if a != b:
                 leader[b] = a
                 pairs.append((p_next, q_next, number, letter))
     return None
+
+
+def read_dfa_values(path: Path) -> dict[str, Any]:
+    """Return what the file holds, after a check that it is an automaton: letters, transitions, accepting and start."""
+    try:
+        values = parse_json(path.read_text())
+        DFA.from_json(values)
+    except FileNotFoundError:
+        raise ValueError(f"dfa={str(path)!r} is not there: give the path of an automaton in JSON") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"dfa={str(path)!r} is no text: give the path of an automaton in JSON") from None
+    except OSError as error:
+        raise ValueError(f"dfa={str(path)!r} cannot be read ({error.strerror}): give the path of a file") from None
+    except ValueError as error:
+        raise ValueError(f"dfa={str(path)!r}: {error}") from None
+    return values
+
+
+def split_word(text: str, letters: tuple[str, ...]) -> list[str]:
+    """Return the letters of a word as a user writes it.
+
+    Letters of more than one character are separated by commas, or written as a JSON list.
+    """
+    if all(len(letter) == 1 for letter in letters):
+        return list(text)
+    if text.startswith("["):
+        try:
+            return [str(letter) for letter in json.loads(text)]
+        except json.JSONDecodeError as error:
+            raise ValueError(f"the word {text!r} is not a JSON list of letters ({error})") from None
+    return [part.strip() for part in text.split(",")] if text.strip() else []

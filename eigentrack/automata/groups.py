@@ -1,4 +1,7 @@
-"""Finite groups by their multiplication tables. Element 0 is always the identity; x·y means x first, then y."""
+"""Finite groups by their multiplication tables. Element 0 is always the identity; x·y means x first, then y.
+
+The word problem of a group asks whether the letters, which are its elements, multiply to the identity.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
+
+from eigentrack.automata.dfa import DFA, minimal
 
 LARGEST = 5040  # S7: a table of 25 million entries is the most that makes sense
 KINDS = "write S5, A5, Z60, D4, Q8, or a product such as Z2xZ3"
@@ -169,3 +174,13 @@ def _quaternion_generators() -> list[Permutation]:
         return tuple(u if s > 0 else u + 4 for s, u in signed)
 
     return [times(1), times(2)]
+
+
+def word_problem_dfa(name: str, subset: str = "all") -> DFA:
+    """Return the minimal DFA, whose states are the products so far, of a group such as S5, A5, Z60 or Z2xZ3.
+
+    The letters are all elements, swaps, upto3 or generators: see `Group.subset`."""
+    chosen = group(name)
+    letters = chosen.subset(subset)
+    rows = tuple(tuple(row[g] for g in letters) for row in chosen.table)
+    return minimal(DFA(tuple(chosen.names[g] for g in letters), rows, frozenset({0})))

@@ -4,6 +4,10 @@ Q all states · P an image set · rep the representative of P's class · depth t
 The words that return rep to itself permute its states (the permutator group) and with them its tiles (the holonomy group, which
 may be smaller). A class is a component (tiles, holonomy group) of the decomposition. The classes of one depth form a level; its
 points are the tiles of all of them, side by side.
+
+The points of a holonomy cascade name such a chain. The set P that the levels above leave over is decided at the level of its
+class, by a point for one of its tiles. The other levels are skipped: their point rests at 0. Let P become P' ⊇ P·a under letter
+a. If P·a = P', the letter permutes the tiles; otherwise P·a lies within a tile of P', to which the level is reset.
 """
 
 from __future__ import annotations
@@ -23,12 +27,11 @@ from eigentrack.automata.permutation_group import PermutationGroup
 class HolonomyClass:
     """Equivalent image sets with more than one state.
 
-    `arrivals[P]` is the last step (set before, letter) of a word rep → P; it takes the i-th state of rep to `bijections[P][i]`.
+    Some word rep → P takes the i-th state of rep to `bijections[P][i]`.
     """
 
     representative: int
     tiles: tuple[int, ...]
-    arrivals: Mapping[int, tuple[int, int]]
     bijections: Mapping[int, tuple[int, ...]]
     permutator: PermutationGroup  # on the states of rep, by their place in it
     group: PermutationGroup  # the holonomy group, on the tiles of rep
@@ -103,7 +106,6 @@ def _depths(classes: Mapping[int, list[int]], parts: Mapping[int, tuple[int, ...
 
 def _holonomy_class(transitions: Transitions, images: ImageSets, first: int, parts: tuple[int, ...]) -> HolonomyClass:
     representative = images.sets[first]
-    arrivals: dict[int, tuple[int, int]] = {}
     bijections = {representative: members(representative)}
     queue, round_trips = [first], set()
     for number in queue:  # grows while it is read
@@ -113,7 +115,6 @@ def _holonomy_class(transitions: Transitions, images: ImageSets, first: int, par
                 continue
             moved = tuple(transitions[state][letter] for state in bijections[mask])
             if images.sets[target] not in bijections:
-                arrivals[images.sets[target]] = mask, letter
                 bijections[images.sets[target]] = moved
                 queue.append(target)
             back = {state: place for place, state in enumerate(bijections[images.sets[target]])}
@@ -124,7 +125,6 @@ def _holonomy_class(transitions: Transitions, images: ImageSets, first: int, par
     return HolonomyClass(
         representative,
         parts,
-        arrivals,
         bijections,
         PermutationGroup(size, tuple(permutations)),
         PermutationGroup(len(parts), tuple(p for p in on_tiles if p != tuple(range(len(parts))))),
@@ -135,3 +135,89 @@ def _on_tiles(permutation: Permutation, states: tuple[int, ...], parts: tuple[in
     onto = {state: states[image] for state, image in zip(states, permutation, strict=True)}
     number = {tile: i for i, tile in enumerate(parts)}
     return tuple(number[mask_of(onto[state] for state in members(tile))] for tile in parts)
+
+
+Points = tuple[int, ...]
+
+
+class TileChains:
+    """Chains of one holonomy; what was computed once is remembered."""
+
+    def __init__(self, holonomy: Holonomy) -> None:
+        self.holonomy = holonomy
+        self._first_points = tuple(map(_first_points, holonomy.levels))
+        self.sizes = tuple(
+            max(first + len(c.tiles) for first, c in zip(firsts, level, strict=True))
+            for firsts, level in zip(self._first_points, holonomy.levels, strict=True)
+        )  # points of every level
+        self._sets: dict[Points, int] = {(): (1 << len(holonomy.transitions)) - 1}
+        self._actions: dict[tuple[int, int, int, int], tuple[int, ...]] = {}
+
+    def set_below(self, above: Points) -> int:
+        """The set that these points of the first levels leave."""
+        if above not in self._sets:
+            level, mask = len(above) - 1, self.set_below(above[:-1])
+            decides = self._deciding_class(level, mask)
+            if decides is not None:
+                found, first = decides
+                mask = found.tile(mask, above[-1] - first)
+            self._sets[above] = mask
+        return self._sets[above]
+
+    def state(self, points: Points) -> int:
+        return members(self.set_below(points))[0]
+
+    def points_of(self, state: int) -> Points:
+        """A chain down to the state."""
+        points: Points = ()
+        for level in range(len(self.holonomy.levels)):
+            points += (self._point_around(level, self.set_below(points), 1 << state),)
+        return points
+
+    def action(self, level: int, letter: int, before: Points, after: Points) -> tuple[int, ...]:
+        """What the letter does to the points of a level when the points above it change from `before` to `after`."""
+        source, target = self.set_below(before), self.set_below(after)
+        key = level, letter, source, target
+        if key not in self._actions:
+            self._actions[key] = self._action(*key)
+        return self._actions[key]
+
+    def _action(self, level: int, letter: int, source: int, target: int) -> tuple[int, ...]:
+        identity = tuple(range(self.sizes[level]))
+        decides = self._deciding_class(level, target)
+        if decides is None and self._deciding_class(level, source) is None:
+            return identity  # the point rests already
+        image = mask_of(self.holonomy.transitions[state][letter] for state in members(source))
+        if decides is None or image != target:
+            return (self._point_around(level, target, image),) * len(identity)
+        found, first = decides
+        moved = list(identity)
+        for number in range(len(found.tiles)):
+            tile = mask_of(self.holonomy.transitions[state][letter] for state in members(found.tile(source, number)))
+            moved[first + number] = first + found.tile_number(target, tile)
+        return tuple(moved)
+
+    def _point_around(self, level: int, mask: int, part: int) -> int:
+        """The first tile of the set around its proper part; 0 where the level is skipped."""
+        decides = self._deciding_class(level, mask)
+        if decides is None:
+            return 0
+        found, first = decides
+        return next(first + number for number in range(len(found.tiles)) if part & ~found.tile(mask, number) == 0)
+
+    def _deciding_class(self, level: int, mask: int) -> tuple[HolonomyClass, int] | None:
+        """The class of the set and the first of its points, if the set is decided at this level."""
+        depth, number = self.holonomy.place.get(mask, (-1, 0))  # single states are decided
+        return (self.holonomy.levels[level][number], self._first_points[level][number]) if depth == level else None
+
+
+def _first_points(level: tuple[HolonomyClass, ...]) -> tuple[int, ...]:
+    """Where the points of every class begin: side by side, so that the level's group is no larger than theirs.
+
+    Classes with a trivial group are only reset, and share their points with the others.
+    """
+    firsts, free = [], 0
+    for found in level:
+        firsts.append(free if found.group.generators else 0)
+        free += len(found.tiles) if found.group.generators else 0
+    return tuple(firsts)

@@ -5,12 +5,28 @@ The classes and their criteria are listed in `class_evidence`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from eigentrack.automata.class_evidence import AGAINST, monoid_structure
 from eigentrack.automata.dfa import DFA, minimal
 from eigentrack.automata.transition_monoid import DEFAULT_LIMIT
 
+# the classes in the words that a reader sees
+CLASS_IN_WORDS = {
+    "star_free": "star-free (no counting)",
+    "group": "a group: every letter permutes the states",
+    "solvable": "solvable: all its groups are",
+    "two_groups_only": "2-groups only",
+    "commutative": "commutative: the order of letters does not matter",
+    "r_trivial": "R-trivial",
+    "l_trivial": "L-trivial",
+    "j_trivial": "J-trivial: piecewise testable",
+    "definite": "definite: the last few letters decide",
+    "reverse_definite": "reverse definite: the first few letters decide",
+    "ac0": "in AC⁰",
+    "r_omega": "in R^ω",
+}
 # the finest class is named first
 _STAR_FREE_KINDS = {
     "definite": "definite: the last few letters decide",
@@ -24,10 +40,19 @@ _STAR_FREE_KINDS = {
 
 @dataclass(frozen=True, order=True)
 class ContainedGroup:
+    """A nontrivial group inside a transition monoid."""
+
     order: int
     name: str
     abelian: bool
     solvable: bool
+
+    @property
+    def least_two_length(self) -> int:
+        """A lower bound on the `two_length` of a 2-group, from its name: a cycle of 2^p elements takes p steps."""
+        if not self.abelian:
+            return 2
+        return max(int(order).bit_length() - 1 for order in re.findall(r"Z(\d+)", self.name))
 
 
 @dataclass(frozen=True)

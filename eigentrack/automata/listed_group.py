@@ -11,16 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigentrack.automata.group_names import group_name
 from eigentrack.automata.transition_monoid import Integers, row_keys
-
-if TYPE_CHECKING:
-    from sympy.combinatorics import PermutationGroup  # type: ignore[import-untyped]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +68,6 @@ class ListedGroup:
             if order == orders[-1]:
                 return tuple(orders)
             orders.append(order)
-
-    def to_sympy(self) -> PermutationGroup:
-        from sympy.combinatorics import Permutation, PermutationGroup
-
-        points = self.permutations.shape[1]
-        rows = [Permutation(self.permutations[g].tolist()) for g in self.generators]
-        return PermutationGroup(rows or [Permutation(points - 1)])
 
     @cached_property
     def _base(self) -> Integers:

@@ -1,4 +1,9 @@
-"""Permutation groups by generators: ⟨g1, g2, …⟩ on the points 0..n-1, with order and name; sympy does the counting."""
+"""Permutation groups by generators: ⟨g1, g2, …⟩ on the points 0..n-1, with order, name and series; sympy does the counting.
+
+A group takes as many steps as the shortest series G = G_0 ⊵ G_1 ⊵ … ⊵ 1 whose factors are abelian, or products of Z2. The
+commutator subgroup is the smallest one with an abelian factor, and Φ = ⟨squares⟩ the smallest one whose factor is a product of
+Z2. Taking them again and again is therefore shortest: it gives the derived series, and G ⊵ Φ(G) ⊵ Φ(Φ(G)) ⊵ …
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ from eigentrack.automata.groups import Permutation
 
 if TYPE_CHECKING:
     from sympy.combinatorics import PermutationGroup as SympyGroup  # type: ignore[import-untyped]
+from eigentrack.automata.letter_maps import cycle_lengths
 
 LARGEST_TABLE = 10**6  # elements times points that are listed to find a name; S_n and A_n on n points are known without
 
@@ -53,7 +59,7 @@ class PermutationGroup:
                 return f"{family}{moved}"
         if self.order * self.points > LARGEST_TABLE:
             return f"group of order {self.order}"
-        orders = Counter(_order_of(element) for element in self._sympy.generate(af=True))
+        orders = Counter(math.lcm(*cycle_lengths(element)) for element in self._sympy.generate(af=True))
         return group_name(orders, bool(self._sympy.is_abelian))
 
     @cached_property
@@ -75,14 +81,35 @@ class PermutationGroup:
         return parts
 
 
-def _order_of(images: Sequence[int]) -> int:
-    """The least common multiple of the lengths of the cycles."""
-    unseen, order = set(range(len(images))), 1
-    while unseen:
-        first = point = unseen.pop()
-        length = 1
-        while (point := images[point]) != first:
-            unseen.remove(point)
-            length += 1
-        order = math.lcm(order, length)
-    return order
+def abelian_length(generators: Sequence[Permutation]) -> int:
+    """Return the number of steps with abelian factors, of a solvable group."""
+    series = _sympy_group(generators).derived_series()
+    if series[-1].order() > 1:
+        raise ValueError(f"a group of order {series[0].order()} is not solvable: no series has abelian factors only")
+    return len(series) - 1
+
+
+def two_length(generators: Sequence[Permutation]) -> int:
+    """Return the number of steps whose factors are products of Z2, of a 2-group."""
+    group = _sympy_group(generators)
+    if group.order() & (group.order() - 1):
+        raise ValueError(f"a group of order {group.order()} is no 2-group: no series has products of Z2 as factors only")
+    length = 0
+    while group.order() > 1:
+        # of a 2-group, squares and commutators of generators suffice, with their conjugates
+        squares = [g * g for g in group.generators]
+        commutators = [~g * ~h * g * h for g in group.generators for h in group.generators]
+        group, length = group.normal_closure([*squares, *commutators]), length + 1
+    return length
+
+
+def _sympy_group(generators: Sequence[Permutation]) -> SympyGroup:
+    """With few generators, since sympy's algorithms take long with many: each one kept at least doubles the group."""
+    from sympy.combinatorics import Permutation as SympyPermutation
+    from sympy.combinatorics import PermutationGroup as SympyGroup
+
+    kept = [SympyPermutation(len(generators[0]) - 1)]
+    for images in generators:
+        if not SympyGroup(kept).contains(permutation := SympyPermutation(list(images))):
+            kept.append(permutation)
+    return SympyGroup(kept)

@@ -22,7 +22,14 @@ from eigentrack.automata.congruences import (
     meet,
     quotient,
 )
-from eigentrack.automata.maps import Map, changed_rank, is_constant, is_identity, is_permutation, is_permutation_or_constant
+from eigentrack.automata.letter_maps import (
+    Map,
+    changed_rank,
+    is_constant,
+    is_identity,
+    is_permutation,
+    is_permutation_or_constant,
+)
 
 SEARCH_LIMIT = 50_000  # meets that the search for the fewest points computes: about a second
 

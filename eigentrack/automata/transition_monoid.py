@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from eigentrack.automata.dfa import DFA
+from eigentrack.automata.dfa import DFA, letter_numbers
 
 Integers = NDArray[np.integer]
 
@@ -78,11 +78,9 @@ class TransitionMonoid:
         return tuple(reversed(word))
 
     def element(self, word: Iterable[str], start: int = 0) -> int:
-        """start·word."""
-        for letter in word:
-            if letter not in self.letters:
-                raise ValueError(f"letter {letter!r} is not in the alphabet {', '.join(self.letters)}")
-            start = self.right[start, self.letters.index(letter)]
+        """Return the element start·word."""
+        for number in letter_numbers(word, self.letters):
+            start = self.right[start, number]
         return int(start)
 
     def product(self, x: int, y: int) -> int:

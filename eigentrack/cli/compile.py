@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from eigentrack.automata.spelling import split_word
+from eigentrack.automata.dfa import split_word
 from eigentrack.cli.console import err, out
 from eigentrack.cli.drawing import Draw, check_drawing, draw_automaton
 from eigentrack.cli.language_options import (

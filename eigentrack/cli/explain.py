@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.padding import Padding
 
-from eigentrack.automata.class_words import CLASS_IN_WORDS
+from eigentrack.automata.language_class import CLASS_IN_WORDS
 from eigentrack.cli.console import err, out
 from eigentrack.cli.drawing import Draw, check_drawing, draw_automaton
 from eigentrack.cli.language_options import (

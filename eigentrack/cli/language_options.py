@@ -34,7 +34,7 @@ def read_automaton(
 ) -> DFA:
     """Return the complete minimal DFA of the one language that is given."""
     from eigentrack.automata import DFA, language, minimal, regex_dfa, word_problem_dfa
-    from eigentrack.automata.dfa_file import read_dfa_values
+    from eigentrack.automata.dfa import read_dfa_values
 
     given = [
         name

@@ -12,7 +12,9 @@ from eigentrack.compiler.compiled import compile_network as compile_network
 from eigentrack.compiler.compiled import load_compiled as load_compiled
 from eigentrack.compiler.compiled import save_compiled as save_compiled
 from eigentrack.compiler.compiled import verify as verify
-from eigentrack.compiler.plan import Plan as Plan
+from eigentrack.compiler.plan import NetworkPlan as NetworkPlan
 from eigentrack.compiler.robustness import Robustness as Robustness
 from eigentrack.compiler.robustness import certify_robust as certify_robust
 from eigentrack.compiler.robustness import network_boxes as network_boxes
+
+Plan = NetworkPlan  # its earlier name

@@ -1,7 +1,7 @@
 """BoxedNetwork: one step of a SequenceModel on boxes of joint states, enclosed by intervals.
 
 A joint state is all that the step carries, as one vector: memories, then window, layer by layer. Enclosed are sLSTM, LSTM and
-convolution layers, gated MLPs and norms.
+convolution layers, gated MLPs and norms; their memories are stored as in `ops/slstm/reference.py` and `ops/lstm/reference.py`.
 
 N boxes  D numbers of a joint state  d model width
 """
@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from eigentrack.compiler.box_steps import lstm_boxes, slstm_boxes
 from eigentrack.compiler.interval import Arithmetic, Array, Interval
 from eigentrack.layers import LSTM, SLSTM, Convolution, Mixer
 from eigentrack.models import SequenceModel
@@ -133,3 +132,37 @@ _MIXERS: dict[type[Mixer], Callable[[BoxedNetwork, Any, Interval, Parts], tuple[
     LSTM: _lstm,
     Convolution: _convolution,
 }
+
+
+Cell = tuple[Interval, ...]
+
+
+def slstm_boxes(gates: Interval, recurrent: Array, state: Cell, floats: Arithmetic) -> Cell:
+    """gates [N, H, 4, D] from the input, recurrent [H, 4, D, D], state c, n, h, m [N, H, D]."""
+    c, n, h, m = state
+    z, i, f, o = _gates(gates, recurrent, h, floats)
+    kept = floats.plus(floats.log_sigmoid(f), m)
+    m = floats.maximum(kept, i)
+    # m is the larger of both, so no exponent exceeds 0 and no weight 1, whatever the intervals say
+    keep, write = (_at_most(1.0, floats.exp(_at_most(0.0, floats.plus(part, -m)))) for part in (kept, i))
+    c = floats.plus(floats.times(keep, c), floats.times(write, floats.tanh(z)))
+    n = floats.plus(floats.times(keep, n), write)
+    return c, n, floats.divided(floats.times(floats.sigmoid(o), c), n), m
+
+
+def lstm_boxes(gates: Interval, recurrent: Array, state: Cell, floats: Arithmetic) -> Cell:
+    """gates [N, H, 4, D] from the input, recurrent [H, 4, D, D], state c, h [N, H, D]."""
+    c, h = state
+    z, i, f, o = _gates(gates, recurrent, h, floats)
+    c = floats.plus(floats.times(floats.sigmoid(f), c), floats.times(floats.sigmoid(i), floats.tanh(z)))
+    return c, floats.times(floats.sigmoid(o), floats.tanh(c))
+
+
+def _gates(gates: Interval, recurrent: Array, h: Interval, floats: Arithmetic) -> tuple[Interval, ...]:
+    """z, i, f, o, each [N, H, D]."""
+    whole = floats.plus(gates, floats.affine_by_head(h, recurrent))
+    return tuple(whole[:, :, gate] for gate in range(4))
+
+
+def _at_most(most: float, x: Interval) -> Interval:
+    return Interval(np.minimum(x.low, most), np.minimum(x.high, most))

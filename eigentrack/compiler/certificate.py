@@ -15,17 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from eigentrack.automata import DFA
-from eigentrack.compiler.alphabet import Alphabet
-from eigentrack.compiler.chunk_bounds import chunk_fault
-from eigentrack.compiler.closure import Closure, explore
+from eigentrack.compiler.chunk_bounds import InputRecord, chunk_fault
+from eigentrack.compiler.closure import STEP_BATCH, Closure, explore
 from eigentrack.compiler.cyclic import rotation_plan, two_layer_plan
+from eigentrack.compiler.exactness import ExactnessCheck
 from eigentrack.compiler.length_bound import length_bound
 from eigentrack.compiler.network import build_network
-from eigentrack.compiler.watched_steps import WatchedSteps
+from eigentrack.compiler.plan import Alphabet
 from eigentrack.layers import SLSTM
 from eigentrack.models import SequenceModel
+from eigentrack.models.sequence_model import ModelState
 from eigentrack.models.storage import stored_weights
 from eigentrack.ops.shared.dispatch import state_dtype
 
@@ -138,3 +140,35 @@ def json_hash(values: Any) -> str:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+class WatchedSteps:
+    """The steps of a network, each of which is repeated later under the exactness check, many at once.
+
+    Watching an op takes longer than the op, and in a small batch far longer. What is rounded in no batch is rounded in no step.
+    After `finish`, `check` holds the faults and `record` the inputs of the layers, of all steps.
+    """
+
+    def __init__(self, model: SequenceModel) -> None:
+        self._model = model
+        self.check, self.record = ExactnessCheck(model.parameters()), InputRecord(model)
+        self._tokens: list[Tensor] = []
+        self._states: list[ModelState] = []
+
+    def step(self, token: Tensor, state: ModelState | None) -> tuple[Tensor, ModelState]:
+        if state is None:  # the begin token
+            return self._watched(token, None)
+        self._tokens.append(token)
+        self._states.append(state)
+        if sum(map(len, self._tokens)) >= STEP_BATCH:
+            self.finish()
+        return self._model.step(token, state)
+
+    def finish(self) -> None:
+        if self._tokens:
+            self._watched(torch.cat(self._tokens), ModelState.stack(self._states))
+        self._tokens, self._states = [], []
+
+    def _watched(self, token: Tensor, state: ModelState | None) -> tuple[Tensor, ModelState]:
+        with self.record, self.check:
+            return self._model.step(token, state)

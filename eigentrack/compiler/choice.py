@@ -7,31 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from operator import itemgetter
 
 import torch
 
 from eigentrack.automata import DFA
 from eigentrack.automata.image_sets import DEFAULT_LIMIT
-from eigentrack.compiler.constructions import cascade_plan, dense_plan, diagonal_plan, permutation_plan
+from eigentrack.compiler.constructions import (
+    cascade_plan,
+    dense_plan,
+    diagonal_plan,
+    flip_flop_plan,
+    permutation_plan,
+    spread,
+    threshold_plan,
+)
 from eigentrack.compiler.cyclic import rotation_plan, two_layer_plan
 from eigentrack.compiler.network import model_config
-from eigentrack.compiler.plan import Plan
-from eigentrack.compiler.robust_cascade import flip_flop_plan
-from eigentrack.compiler.spreading import spread
-from eigentrack.compiler.threshold_units import threshold_plan
+from eigentrack.compiler.plan import NetworkPlan
 from eigentrack.models import SequenceModel
 
-Draw = Callable[[DFA, int], Plan]  # the automaton and the most image sets that its cascade may have
-
-
-def _without_cascade(draw: Callable[[DFA], Plan]) -> Draw:
-    return lambda dfa, image_limit: draw(dfa)
+Draw = Callable[[DFA, int], NetworkPlan]  # the automaton and the most image sets that its cascade may have
 
 
 def _one_factor(draw: Draw) -> Draw:
-    def drawn(dfa: DFA, image_limit: int) -> Plan:
+    def drawn(dfa: DFA, image_limit: int) -> NetworkPlan:
         plan = draw(dfa, image_limit)
         if plan.architecture != "deltanet":
             raise ValueError(f"a letter needs {plan.householders} factors")
@@ -40,35 +40,36 @@ def _one_factor(draw: Draw) -> Draw:
     return drawn
 
 
-_DIRECT, _GATED = (_without_cascade(partial(permutation_plan, gated=gated)) for gated in (False, True))
-_DENSE, _ROTATION, _TWO_LAYERS, _UNITS = map(_without_cascade, (dense_plan, rotation_plan, two_layer_plan, threshold_plan))
-
-
-def _cascade(dfa: DFA, image_limit: int) -> Plan:
-    return cascade_plan(dfa, False, image_limit)
-
-
-def _gated_cascade(dfa: DFA, image_limit: int) -> Plan:
-    return cascade_plan(dfa, True, image_limit)
-
+_PRODUCTS: dict[str, Draw] = {
+    "permutation": lambda dfa, _: permutation_plan(dfa, gated=False),
+    "cascade-products": lambda dfa, image_limit: cascade_plan(dfa, False, image_limit),
+}
+_GATED: dict[str, Draw] = {
+    "permutation": lambda dfa, _: permutation_plan(dfa, gated=True),
+    "cascade-gated": lambda dfa, image_limit: cascade_plan(dfa, True, image_limit),
+}
 
 # architecture → what it is, and its constructions by name
 ARCHITECTURES: dict[str, tuple[str, dict[str, Draw]]] = {
     "deltanet": (
         "one Householder factor a token, eigenvalues in [-1, 1], no gate",
-        {"permutation": _one_factor(_DIRECT), "cascade-products": _one_factor(_cascade), "two-layer-cyclic": _TWO_LAYERS},
+        {name: _one_factor(draw) for name, draw in _PRODUCTS.items()}
+        | {"two-layer-cyclic": lambda dfa, _: two_layer_plan(dfa)},
     ),
-    "deltaproduct": ("several factors a token, no gate", {"permutation": _DIRECT, "cascade-products": _cascade}),
-    "gated": ("several factors and a gate in [0, 1]", {"permutation": _GATED, "cascade-gated": _gated_cascade}),
+    "deltaproduct": ("several factors a token, no gate", _PRODUCTS),
+    "gated": ("several factors and a gate in [0, 1]", _GATED),
     "diagonal": (
         "gates only: eigenvalues in [0, 1] for star-free languages, in [-1, 1] with 2-groups",
         {"diagonal-cascade": diagonal_plan},
     ),
-    "dense": ("full matrices", {"dense": _DENSE}),
-    "rotation": ("two reflections of the plane a token, for counting modulo m; inexact", {"rotation": _ROTATION}),
+    "dense": ("full matrices", {"dense": lambda dfa, _: dense_plan(dfa)}),
+    "rotation": (
+        "two reflections of the plane a token, for counting modulo m; inexact",
+        {"rotation": lambda dfa, _: rotation_plan(dfa)},
+    ),
     "slstm": (
         "not linear: flip-flops for star-free languages, or threshold units; bears an error ε in every step, by proof",
-        {"flip-flop-cascade": flip_flop_plan, "threshold-units": _UNITS},
+        {"flip-flop-cascade": flip_flop_plan, "threshold-units": lambda dfa, _: threshold_plan(dfa)},
     ),
 }
 _AUTOMATIC = ("deltaproduct", "gated", "diagonal", "dense")  # one factor is a deltaproduct, too
@@ -78,7 +79,7 @@ _AUTOMATIC = ("deltaproduct", "gated", "diagonal", "dense")  # one factor is a d
 class Choice:
     """The plans, best first, and what was compared."""
 
-    plans: tuple[Plan, ...]
+    plans: tuple[NetworkPlan, ...]
     why: str
 
     def __post_init__(self) -> None:
@@ -117,7 +118,7 @@ def choose_plan(
     return Choice(tuple(plan for _, plan in ranked), f"{kind}, and the fewest parameters of: {compared}")
 
 
-def parameters(plan: Plan) -> int:
+def parameters(plan: NetworkPlan) -> int:
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in SequenceModel(model_config(plan)).parameters())
 

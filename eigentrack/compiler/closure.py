@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from eigentrack.automata import DFA
-from eigentrack.compiler.alphabet import Alphabet
+from eigentrack.compiler.plan import Alphabet
 from eigentrack.models.sequence_model import ModelState
 
 Step = Callable[[Tensor, ModelState | None], tuple[Tensor, ModelState]]  # a token for each row → logits, next state
@@ -39,7 +39,7 @@ def explore(step: Step, dfa: DFA, alphabet: Alphabet, limit: int) -> Closure:
     if limit < 1:
         raise ValueError(f"--state-limit {limit} must be at least 1")
     logits, states = step(torch.tensor([alphabet.begin]), None)
-    margin, small = float(_margins(logits, [dfa.start]).min()), _small(states)
+    margin, small = float(answer_margins(logits, torch.tensor([dfa.start])).min()), _small(states)
     if not margin > 0:  # nan is no answer
         return Closure(1, (), margin, small)
     came_from: list[tuple[int, int]] = [(-1, -1)]  # of every joint state: the one before it, and the letter
@@ -50,7 +50,7 @@ def explore(step: Step, dfa: DFA, alphabet: Alphabet, limit: int) -> Closure:
         pieces: list[ModelState] = []
         for pairs, logits, after in _successors(step, states, alphabet):
             targets = [dfa.transitions[frontier[row][1]][letter] for row, letter in pairs]
-            margins = _margins(logits, targets).tolist()
+            margins = answer_margins(logits, torch.tensor(targets)).tolist()
             new = []
             for place, ((row, letter), key, target) in enumerate(zip(pairs, _keys(after), targets, strict=True)):
                 before, _ = frontier[row]
@@ -86,16 +86,21 @@ def _successors(
         yield pairs, logits, after
 
 
-def _margins(logits: Tensor, targets: list[int]) -> Tensor:
-    """How far the right logit lies above the next."""
-    at = torch.tensor(targets)[:, None]
+def answer_margins(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return how far the right logit lies above the next, row by row."""
+    at = targets[:, None]
     others = logits.double().scatter(1, at, -torch.inf).amax(1)
     return logits.double().gather(1, at)[:, 0] - others
 
 
+def state_parts(state: ModelState) -> list[Tensor]:
+    """Return all that a network carries: memories, then window, layer by layer."""
+    return [part for layer in state.layers for part in (*layer.memory, layer.window) if part is not None]
+
+
 def _keys(states: ModelState) -> list[bytes]:
-    """All bits of each joint state."""
-    parts = [part for layer in states.layers for part in (*layer.memory, layer.window) if part is not None and part.numel()]
+    """Return all bits of each joint state."""
+    parts = [part for part in state_parts(states) if part.numel()]
     rows = torch.cat([part.reshape(len(part), -1).contiguous().view(torch.uint8) for part in parts], 1)
     return [row.tobytes() for row in rows.numpy()]
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from eigentrack.automata import DFA
-from eigentrack.compiler.alphabet import Alphabet
+from eigentrack.automata.dfa import letter_numbers
 from eigentrack.compiler.certificate import (
     STATE_LIMIT,
     Certificate,
@@ -26,9 +26,9 @@ from eigentrack.compiler.certificate import (
     weights_hash,
 )
 from eigentrack.compiler.choice import Choice, parameters
-from eigentrack.compiler.closure import TooManyJointStates
+from eigentrack.compiler.closure import TooManyJointStates, state_parts
 from eigentrack.compiler.network import build_network
-from eigentrack.compiler.plan import Plan
+from eigentrack.compiler.plan import Alphabet, NetworkPlan
 from eigentrack.compiler.robustness import CANDIDATES, Robustness, certify_robust, confirm_robust
 from eigentrack.models import SequenceModel, load_model, save_model
 from eigentrack.models.storage import write_json
@@ -51,12 +51,7 @@ class Compiled:
 
     def run(self, word: Sequence[str]) -> list[int]:
         """The state that the network tells before the first letter and after each."""
-        numbers = []
-        for letter in word:
-            if letter not in self.dfa.letters:
-                raise ValueError(f"letter {letter!r} is not in the alphabet {', '.join(self.dfa.letters)}")
-            numbers.append(self.dfa.letters.index(letter))
-        tokens = torch.tensor([self.alphabet.tokens(numbers)])
+        tokens = torch.tensor([self.alphabet.tokens(letter_numbers(word, self.dfa.letters))])
         with torch.no_grad():
             logits, _ = self.model(tokens)
         k = self.alphabet.tokens_per_letter
@@ -76,19 +71,18 @@ def compile_network(choice: Choice, dtype: torch.dtype = torch.float32, state_li
     raise AssertionError("a choice has at least one plan")
 
 
-def _proved(plan: Plan, why: str, dtype: torch.dtype, state_limit: int) -> Compiled:
+def _proved(plan: NetworkPlan, why: str, dtype: torch.dtype, state_limit: int) -> Compiled:
     model, alphabet = build_network(plan, dtype), plan.alphabet
     prove = certify if plan.exact else certify_up_to_a_length
     certificate = prove(model, plan.dfa, alphabet, state_limit)
     _, state = model.step(torch.tensor([alphabet.begin]))
-    carried = [part for layer in state.layers for part in (*layer.memory, layer.window) if part is not None]
     summary = {
         "construction": plan.construction,
         "architecture": plan.architecture,
         "why": why,
         "layers": len(plan.blocks),
         "mixers": list(model.config.mixers),
-        "state_size": sum(part.numel() for part in carried),
+        "state_size": sum(part.numel() for part in state_parts(state)),
         "householders": plan.householders,
         "d_model": plan.channels,
         "mlp_width": max(model.config.mlp_widths),

@@ -12,14 +12,14 @@ import math
 from collections.abc import Sequence
 
 from eigentrack.automata import DFA
-from eigentrack.automata.counters import counter_steps
-from eigentrack.compiler.plan import Block, Factor, Head, Move, Plan, Products, Row, Wiring
+from eigentrack.automata.letter_maps import counter_steps
+from eigentrack.compiler.plan import Block, Factor, Head, Move, NetworkPlan, Products, Row, Wiring
 from eigentrack.compiler.tracking import Tracked, track
 
 PARITY_SWAP = ((0, 1), (1, 0))  # transitions[state][input]: input 1 swaps
 
 
-def rotation_plan(dfa: DFA) -> Plan:
+def rotation_plan(dfa: DFA) -> NetworkPlan:
     number, steps = _counter(dfa)
     if dfa.states < 3:
         raise ValueError("two states are told by a sign: they need no rotation")
@@ -32,7 +32,7 @@ def rotation_plan(dfa: DFA) -> Plan:
     return wiring.plan("rotation", [Block(layer)], readout, exact=False)
 
 
-def two_layer_plan(dfa: DFA) -> Plan:
+def two_layer_plan(dfa: DFA) -> NetworkPlan:
     number, steps = _counter(dfa)
     wiring, m = Wiring(dfa), dfa.states
     letters = wiring.letters

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from eigentrack.automata import DFA
-from eigentrack.compiler.alphabet import Alphabet
 from eigentrack.compiler.chunk_bounds import InputRecord
 from eigentrack.compiler.closure import Closure, explore
+from eigentrack.compiler.plan import Alphabet
 from eigentrack.layers import DeltaNet, MixerState
 from eigentrack.models import SequenceModel
 from eigentrack.models.sequence_model import ModelState

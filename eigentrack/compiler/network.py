@@ -20,7 +20,7 @@ from eigentrack.compiler.plan import (
     Head,
     Matrices,
     Mixer,
-    Plan,
+    NetworkPlan,
     Products,
     Row,
     ThresholdUnits,
@@ -37,7 +37,7 @@ THRESHOLD = 64.0  # of a threshold unit: tanh(64 / 2) = 1
 NARROW, WIDE = EigenRange(0, 1), EigenRange(-1, 1)
 
 
-def build_network(plan: Plan, dtype: torch.dtype = torch.float32) -> SequenceModel:
+def build_network(plan: NetworkPlan, dtype: torch.dtype = torch.float32) -> SequenceModel:
     model = SequenceModel(model_config(plan)).to(dtype)
     threshold = 0.5 if plan.architecture == "slstm" else 1.0  # bits that may be noisy, or exactly 0 and 1
     with torch.no_grad():
@@ -55,7 +55,7 @@ def build_network(plan: Plan, dtype: torch.dtype = torch.float32) -> SequenceMod
     return model.eval()
 
 
-def model_config(plan: Plan) -> ModelConfig:
+def model_config(plan: NetworkPlan) -> ModelConfig:
     described = [_describe(block.mixer, plan.channels) for block in plan.blocks]
     return ModelConfig(
         vocab_size=max(plan.alphabet.size, plan.dfa.states),
@@ -99,7 +99,7 @@ def _largest_beta(heads: tuple[Head, ...]) -> float:
     return max((factor.beta for head in heads for move in head.moves for factor in move.factors), default=0.0)
 
 
-def _set_embedding(weight: Tensor, plan: Plan) -> None:
+def _set_embedding(weight: Tensor, plan: NetworkPlan) -> None:
     for channel, value in plan.offsets:
         weight[:, channel] = value
     for letter in range(len(plan.dfa.letters)):

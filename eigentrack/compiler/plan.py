@@ -1,4 +1,4 @@
-"""Plan: a compiled network as wiring, before any weight exists.
+"""NetworkPlan: a compiled network as wiring, before any weight exists; and the tokens that it reads.
 
 The residual stream is a set of channels. Channel 0 is always 1, channel 1 + a is 1 on letter a and else 0; on the begin token
 no letter is on. Every block reads channels and writes others: its mixer from the past, its table (the MLP) from the present.
@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from eigentrack.automata import DFA
-from eigentrack.compiler.alphabet import Alphabet
 
 Channel = int
 Vector = tuple[float, ...]
@@ -138,7 +137,34 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Alphabet:
+    """How a word becomes tokens: begin, then each letter and its fillers. Tokens are numbered: letters, begin, filler."""
+
+    letters: int
+    tokens_per_letter: int = 1
+
+    @property
+    def begin(self) -> int:
+        return self.letters
+
+    @property
+    def filler(self) -> int:
+        return self.letters + 1
+
+    @property
+    def size(self) -> int:
+        """Different tokens; a filler is one of them only where it is used."""
+        return self.letters + 1 + (self.tokens_per_letter > 1)
+
+    def spelled(self, letter: int) -> list[int]:
+        return [letter] + [self.filler] * (self.tokens_per_letter - 1)
+
+    def tokens(self, word: Iterable[int]) -> list[int]:
+        return [self.begin, *(token for letter in word for token in self.spelled(letter))]
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
     """`readout[state]` weighs channels into the logit of that state; the highest logit is the network's answer."""
 
     dfa: DFA
@@ -194,6 +220,6 @@ class Wiring:
 
     def plan(
         self, name: str, blocks: Iterable[Block], readout: Iterable[Iterable[tuple[Channel, float]]], exact: bool = True
-    ) -> Plan:
+    ) -> NetworkPlan:
         offsets = tuple(sorted(self.offsets.items()))
-        return Plan(self.dfa, name, tuple(blocks), self.channels, offsets, tuple(map(tuple, readout)), exact)
+        return NetworkPlan(self.dfa, name, tuple(blocks), self.channels, offsets, tuple(map(tuple, readout)), exact)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigentrack.automata import DFA
-from eigentrack.compiler.alphabet import Alphabet
 from eigentrack.compiler.boxed_network import BoxedNetwork
-from eigentrack.compiler.boxes import BoxCertificate, BoxStep, Undecided, check_boxes, find_boxes
+from eigentrack.compiler.boxes import BoxCertificate, BoxStep, Transitions, Undecided, check_boxes, find_boxes
 from eigentrack.compiler.interval import Interval, Unbounded
+from eigentrack.compiler.plan import Alphabet
 from eigentrack.models import SequenceModel
 
 CANDIDATES = tuple(float(f"{2 ** (-quarters / 4):.3g}") for quarters in range(1, 41))  # largest first
 MOST_BOXES = 20_000
-EMPTY_WORD = "the answer to the empty word is not certain"
 
 
 @dataclass(frozen=True)
@@ -57,39 +56,61 @@ def network_boxes(model: SequenceModel, dfa: DFA, alphabet: Alphabet, epsilon: f
     """Boxes of joint states, one or more for every state of the automaton, that prove this ε."""
     if alphabet.tokens_per_letter != 1:
         raise ValueError("boxes are found for networks that read one token a letter")
-    begun = _begin(model, dfa, alphabet)
-    if isinstance(begun, Undecided):
-        return begun
-    found = find_boxes(begun.step, begun.state.inflated(epsilon), dfa.start, dfa.transitions, epsilon, MOST_BOXES)
-    if isinstance(found, Undecided):
-        return found
-    return dataclasses.replace(found, margin=min(found.margin, begun.margin))
+    return _boxes_of(_begin(model, dfa, alphabet, epsilon), dfa, epsilon)
+
+
+def _begin(model: SequenceModel, dfa: DFA, alphabet: Alphabet, epsilon: float) -> BoxedStart | Undecided:
+    return boxed_start(model, [alphabet.begin], range(alphabet.letters), range(dfa.states), dfa.start, epsilon)
+
+
+def _boxes_of(begun: BoxedStart | Undecided, dfa: DFA, epsilon: float) -> BoxCertificate | Undecided:
+    return begun if isinstance(begun, Undecided) else begun.boxes(dfa.start, dfa.transitions, epsilon, MOST_BOXES)
 
 
 @dataclass(frozen=True)
-class _Begun:
-    """After the token that comes before the first letter: the joint state, and by how much the right answer leads."""
+class BoxedStart:
+    """A network after the tokens before the first letter: its joint state, and by how much the right answer leads."""
 
     step: BoxStep
     state: Interval
     margin: float
 
+    def boxes(self, label: int, transitions: Transitions, epsilon: float, limit: int) -> BoxCertificate | Undecided:
+        """Return boxes that prove this ε, the answer to the empty word included."""
+        found = find_boxes(self.step, self.state, label, transitions, epsilon, limit)
+        return found if isinstance(found, Undecided) else dataclasses.replace(found, margin=min(found.margin, self.margin))
 
-def _begin(model: SequenceModel, dfa: DFA, alphabet: Alphabet) -> _Begun | Undecided:
-    network = BoxedNetwork(model)
 
-    def step(letters: NDArray[np.int_], boxes: Interval, targets: NDArray[np.int_]) -> tuple[Interval, NDArray[np.float64]]:
-        logits, after = network.step(letters, boxes)
-        return after, answer_margins(logits, targets)
+def boxed_start(
+    model: SequenceModel,
+    opening: Iterable[int],
+    letters: Sequence[int],
+    outputs: Sequence[int],
+    start: int,
+    epsilon: float,
+    classes: int | None = None,
+) -> BoxedStart | Undecided:
+    """Read the opening's tokens. `letters` has the token of each letter, `outputs` the answer of each state.
 
+    The answers are the first `classes` logits; that to the empty word, which the opening's last token gives, must be certain.
+    """
+    network, tokens, answers = BoxedNetwork(model), np.array(letters), np.array(outputs)
+
+    def step(chosen: NDArray[np.int_], boxes: Interval, targets: NDArray[np.int_]) -> tuple[Interval, NDArray[np.float64]]:
+        logits, after = network.step(tokens[chosen], boxes)
+        return after, _margins(logits[:, :classes], answers[targets])
+
+    state, margin = network.start, np.inf
     try:
-        state, margins = step(np.array([alphabet.begin]), network.start, np.array([dfa.start]))
+        for token in opening:
+            logits, after = network.step(np.array([token]), state)
+            state, margin = after.inflated(epsilon), float(_margins(logits[:, :classes], answers[[start]])[0])
     except Unbounded as reason:
         return Undecided(str(reason))
-    return _Begun(step, state, float(margins[0])) if margins[0] > 0 else Undecided(EMPTY_WORD)
+    return BoxedStart(step, state, margin) if margin > 0 else Undecided("the answer to the empty word is not certain")
 
 
-def answer_margins(logits: Interval, targets: NDArray[np.int_]) -> NDArray[np.float64]:
+def _margins(logits: Interval, targets: NDArray[np.int_]) -> NDArray[np.float64]:
     """How far the right logit leads at least, row by row."""
     others = logits.high.copy()
     rows = np.arange(len(targets))
@@ -118,10 +139,11 @@ def certify_robust(model: SequenceModel, dfa: DFA, alphabet: Alphabet) -> Robust
 
 def confirm_robust(model: SequenceModel, dfa: DFA, alphabet: Alphabet, epsilon: float) -> Robustness:
     """The proof for one ε anew: boxes are found, and then checked by themselves."""
-    found, begun = network_boxes(model, dfa, alphabet, epsilon), _begin(model, dfa, alphabet)
+    begun = _begin(model, dfa, alphabet, epsilon)
+    found = _boxes_of(begun, dfa, epsilon)
     if isinstance(found, Undecided) or isinstance(begun, Undecided):
         return Robustness(0.0, 0, 0.0, str(found))
-    fault = check_boxes(begun.step, begun.state.inflated(epsilon), dfa.start, dfa.transitions, found)
+    fault = check_boxes(begun.step, begun.state, dfa.start, dfa.transitions, found)
     return _summary(found) if fault is None else Robustness(0.0, 0, 0.0, str(fault))
 
 

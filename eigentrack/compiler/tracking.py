@@ -4,6 +4,9 @@ Three kinds, the smallest that fits the action of the letters on its points:
   register  identity and resets only    S is the code of the point itself, overwritten by one factor
   sign      two points                  S = ±1, swapped by I - 2kkᵀ with k = 1
   one-hot   anything else               S is a one-hot vector, moved by swaps; one head for each bit of the point's code
+
+A swap of points i and j is the factor I - b k kᵀ with key e_i - e_j and b = 1, and erasing point i that with key e_i and b = 1.
+All entries are -1, 0 or 1, so nothing is ever rounded; with unit keys the swap would have 1/√2 in it.
 """
 
 from __future__ import annotations
@@ -11,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eigentrack.automata.maps import is_constant, is_identity
+from eigentrack.automata.letter_maps import is_constant, is_identity
 from eigentrack.automata.splitting import Action, split
-from eigentrack.compiler.factors import move_points, reset_points
 from eigentrack.compiler.plan import Channel, Factor, Head, Move, Wiring
+from eigentrack.expressivity.householder_products import factor_partial_permutation
 
 
 @dataclass(frozen=True)
@@ -119,3 +122,18 @@ def _column_codes(action: Action) -> tuple[tuple[int, ...], ...]:
 def _code(number: int, largest: int) -> tuple[int, ...]:
     """Binary, lowest bit first, as many bits as the largest number needs."""
     return tuple(number >> b & 1 for b in range(max(1, largest.bit_length())))
+
+
+def move_points(images: Sequence[int | None], columns: int) -> Move:
+    """Return the injective map point → images[point], None for nothing, applied to every column."""
+    nothing = (0.0,) * columns
+    return Move(tuple(Factor(factor.key, factor.beta, nothing) for factor in factor_partial_permutation(images)))
+
+
+def reset_points(size: int, targets: Sequence[int], gated: bool) -> Move:
+    """Column c becomes the one-hot vector of targets[c]: by the gate and a write, or by overwriting point after point."""
+    points = sorted(set(targets)) if gated else range(size)
+    writes = (
+        Factor(tuple(float(p == point) for p in range(size)), 1, tuple(float(t == point) for t in targets)) for point in points
+    )
+    return Move(tuple(writes), forget=gated)

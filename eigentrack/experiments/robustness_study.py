@@ -26,8 +26,8 @@ from eigentrack.analysis import (
     snap_to_exact,
     trained_subject,
 )
-from eigentrack.analysis.certified_noise import certified_noise
-from eigentrack.analysis.subject import task_machine
+from eigentrack.analysis.inspected_network import task_machine
+from eigentrack.analysis.noise import certified_noise
 from eigentrack.automata import DFA, classify
 from eigentrack.compiler import Compiled, choose_plan, compile_network
 from eigentrack.experiments.cell import Cell, CellResult

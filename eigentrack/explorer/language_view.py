@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from eigentrack.automata import DFA, LanguageClass, cascade, classify
-from eigentrack.automata.class_words import CLASS_IN_WORDS
+from eigentrack.automata.language_class import CLASS_IN_WORDS
 from eigentrack.explorer.automaton_drawing import draw_automaton
 from eigentrack.explorer.language_choice import LanguageChoice
 from eigentrack.explorer.markup import heading, paragraph, sheet, table

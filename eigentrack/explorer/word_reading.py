@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.analysis.subject import model_mixers
-from eigentrack.automata.spelling import split_word
+from eigentrack.analysis.inspected_network import model_mixers
+from eigentrack.automata.dfa import split_word
 from eigentrack.compiler import Compiled
 from eigentrack.layers import LinearMixer
 from eigentrack.models import SequenceModel

@@ -19,13 +19,11 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from eigentrack.automata.cascade import Cascade, cascade
+from eigentrack.automata.cascade import Cascade, cascade, two_point_cascade
 from eigentrack.automata.congruences import Transitions
-from eigentrack.automata.counters import counter_steps
 from eigentrack.automata.dfa import DFA
-from eigentrack.automata.maps import changed_rank, injective_sink, is_permutation_or_constant, letter_maps
+from eigentrack.automata.letter_maps import changed_rank, counter_steps, injective_sink, is_permutation_or_constant, letter_maps
 from eigentrack.automata.splitting import Action, split
-from eigentrack.automata.two_point_levels import two_point_cascade
 from eigentrack.expressivity.architecture import Architecture
 from eigentrack.spectrum import EigenRange
 

@@ -6,13 +6,12 @@ reverses it, so that its groups are products of Z2, and those of L layers take a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from eigentrack.automata.maps import letter_maps
-from eigentrack.expressivity.architecture import Architecture
-from eigentrack.expressivity.group_series import abelian_length, two_length, two_length_at_least
+from eigentrack.automata.letter_maps import letter_maps
+from eigentrack.automata.permutation_group import abelian_length, two_length
 from eigentrack.expressivity.one_layer import one_layer_of_channels
-from eigentrack.expressivity.question import Question
 from eigentrack.expressivity.sources import (
     CASTS_OFF_BOUNDARY,
     ENOUGH_BITS,
@@ -31,20 +30,19 @@ from eigentrack.expressivity.sources import (
     proved,
     stated,
 )
-from eigentrack.expressivity.verdict import Verdict
+from eigentrack.expressivity.verdict import Question, Verdict
 from eigentrack.spectrum import EigenRange
 
 
 def diagonal(question: Question) -> Verdict:
     if question.architecture.precision == "log":
-        return _log_precision(question, replace(question.architecture, precision="finite"))
+        return _log_precision(question, diagonal)
     return _impossible(question) or _possible(question) or _undecided(question)
 
 
 def mlstm(question: Question) -> Verdict:
     """A head is a diagonal layer with one gate; what is known concerns exact products, not how the stabilised form rounds."""
-    twin = replace(question, architecture=replace(question.architecture, layer="diagonal"))
-    verdict = diagonal(twin)
+    verdict = diagonal(question.about(layer="diagonal"))
     if question.rounds and verdict.answer == "cannot":
         return question.unknown("the rounding of the stabilised form has not been studied")
     theorem = verdict.theorem if verdict.answer == "unknown" else derived("8")
@@ -80,13 +78,12 @@ def open_diagonal(question: Question) -> Verdict:
 
 
 def complex_diagonal(question: Question) -> Verdict:
-    architecture, language = question.architecture, question.language
-    if architecture.precision == "log":
-        return _log_precision(question, replace(architecture, precision="finite"))
-    real = replace(architecture, layer="diagonal", eigenvalues=EigenRange(-1, 1))
-    verdict = diagonal(replace(question, architecture=real))
-    if verdict.answer == "can":
-        return replace(verdict, architecture=architecture)
+    language = question.language
+    if question.architecture.precision == "log":
+        return _log_precision(question, complex_diagonal)
+    real = diagonal(question.about(layer="diagonal", eigenvalues=EigenRange(-1, 1)))
+    if real.answer == "can":
+        return question.as_known_of(real)
     if language.group and language.commutative and all(4 % order == 0 for order in language.letter_orders.values()):
         return question.can(derived("4"), SMALL_INTEGERS, "letters of period 1, 2 and 4 that commute: quarter turns are exact")
     if question.rounds:
@@ -130,18 +127,13 @@ def s4d(question: Question) -> Verdict:
 
 def s4d_real(question: Question) -> Verdict:
     """Any gates of the range, the same for every letter: among those of the disk, and among those that look at the input."""
-    architecture = question.architecture
     if question.language.definite:
         return question.can(derived("8"), ENOUGH_BITS, "the last few letters decide: a fixed gate keeps them as digits")
     if question.flips and set(letter_maps(question.dfa).values()) == {(1, 0)}:
         return question.can(derived("8"), SMALL_INTEGERS, "only the length modulo 2 matters: a fixed gate of -1 follows it")
-    wider = (
-        diagonal(replace(question, architecture=replace(architecture, layer="diagonal"))),
-        s4d(replace(question, architecture=replace(architecture, layer="s4d", eigenvalues=None))),
-    )
-    for verdict in wider:
-        if verdict.answer == "cannot":
-            return replace(verdict, architecture=architecture)
+    for wider in (diagonal(question.about(layer="diagonal")), s4d(question.about(layer="s4d", eigenvalues=None))):
+        if wider.answer == "cannot":
+            return question.as_known_of(wider)
     return question.unknown("known are the last letters, the length modulo 2 and what wider gates cannot do")
 
 
@@ -149,8 +141,7 @@ def s4d_mamba(question: Question) -> Verdict:
     dfa, language = question.dfa, question.language
     maps = letter_maps(dfa)
     if language.star_free:
-        mamba = replace(question.architecture, layer="diagonal", eigenvalues=EigenRange(0, 1))
-        return replace(diagonal(replace(question, architecture=mamba)), architecture=question.architecture)
+        return question.as_known_of(diagonal(question.about(layer="diagonal", eigenvalues=EigenRange(0, 1))))
     if set(maps.values()) == {(1, 0)}:
         return question.can(
             derived("8"), SMALL_INTEGERS, "only the length modulo 2 matters: one input-independent gate of -1 follows it"
@@ -238,7 +229,7 @@ def _two_steps(question: Question) -> int:
     """Steps with products of Z2 as factors: exact for a group language, a lower bound else."""
     if question.language.group:
         return two_length(tuple(letter_maps(question.dfa).values()))
-    return max(map(two_length_at_least, question.language.subgroups), default=0)
+    return max((group.least_two_length for group in question.language.subgroups), default=0)
 
 
 def _too_many_steps(question: Question, layers: int) -> str:
@@ -249,7 +240,7 @@ def _too_many_steps(question: Question, layers: int) -> str:
         return f"letter {long[0]} acts with period {language.letter_orders[long[0]]}"
     if language.group:
         return question.why_not("commutative") if layers == 1 else f"the letters generate {language.subgroups[0].name}"
-    return f"it contains the group {max(language.subgroups, key=two_length_at_least).name}"
+    return f"it contains the group {max(language.subgroups, key=lambda group: group.least_two_length).name}"
 
 
 def _complex_group(question: Question) -> Verdict:
@@ -269,13 +260,12 @@ def _complex_group(question: Question) -> Verdict:
     )
 
 
-def _log_precision(question: Question, finite: Architecture) -> Verdict:
+def _log_precision(question: Question, rules: Callable[[Question], Verdict]) -> Verdict:
     if not question.language.solvable:
         return _outside_tc0(question)
-    rules = complex_diagonal if finite.layer == "complex-diagonal" else diagonal
-    verdict = rules(replace(question, architecture=finite))
-    if verdict.answer == "can":
-        return replace(verdict, architecture=question.architecture)
+    finite = rules(question.about(precision="finite"))
+    if finite.answer == "can":
+        return question.as_known_of(finite)
     return question.unknown("a state that grows with the length may count without bound; no theorem excludes it")
 
 

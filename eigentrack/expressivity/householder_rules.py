@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from eigentrack.automata.maps import changed_rank, injective_sink, is_permutation, is_swap_or_identity, letter_maps
+from eigentrack.automata.letter_maps import changed_rank, injective_sink, is_permutation, is_swap_or_identity, letter_maps
 from eigentrack.expressivity.diagonal_rules import diagonal
 from eigentrack.expressivity.one_layer import Head, one_layer_factors
-from eigentrack.expressivity.question import Question
 from eigentrack.expressivity.sources import (
     CASTS,
     CASTS_OFF_BOUNDARY,
@@ -26,16 +25,16 @@ from eigentrack.expressivity.sources import (
     proved,
     stated,
 )
-from eigentrack.expressivity.verdict import Verdict
+from eigentrack.expressivity.verdict import Question, Verdict
 
+UNCOVERED = "no theorem covers this number of layers and factors"
 _CASCADE = proved(f"{GRAZZI}, Theorem 4") + "; the delay it lacks is in docs/theory.md, section 4"
 
 
 def householder(question: Question) -> Verdict:
     """The first rule that applies: what never turns, what can be built with few layers before many, what one layer cannot."""
     rules = (_never_turns, _one_layer, _rotations, _two_layers, _blocks, _any_depth, _levels, _symmetric_gate, _all_of_s5)
-    verdicts = (rule(question) for rule in rules)
-    return next((verdict for verdict in verdicts if verdict is not None), None) or _as_channels(question)
+    return next(filter(None, (rule(question) for rule in rules)), None) or _as_channels(question)
 
 
 def _never_turns(question: Question) -> Verdict | None:
@@ -53,6 +52,11 @@ def _never_turns(question: Question) -> Verdict | None:
             "two factors in [0, 1] have real eigenvalues ≥ 0: the state settles on a repeated letter",
             f"letter {turning[0]} acts with period {language.letter_orders[turning[0]]}",
         )
+    return settles(question)
+
+
+def settles(question: Question) -> Verdict:
+    """Return that a layer without the eigenvalue -1 cannot recognise a language that is not star-free."""
     return question.cannot(
         derived("6"),
         CASTS_OFF_BOUNDARY,
@@ -191,8 +195,7 @@ def _all_of_s5(question: Question) -> Verdict | None:
 
 def _as_channels(question: Question) -> Verdict:
     """Heads of one dimension are a diagonal layer, so that what it can do, this layer can."""
-    twin = replace(question.architecture, layer="diagonal", householders=None)
-    verdict = diagonal(replace(question, architecture=twin))
+    verdict = diagonal(question.about(layer="diagonal", householders=None))
     if verdict.answer == "can":
         return replace(verdict, architecture=question.architecture, witness=None)
-    return question.unknown("no theorem covers this number of layers and factors")
+    return question.unknown(UNCOVERED)

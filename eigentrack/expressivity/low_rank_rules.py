@@ -7,14 +7,11 @@ zero in it ends a path of states, which would take a factor of its own.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
-from eigentrack.automata.maps import changed_rank, injective_sink, letter_maps
-from eigentrack.expressivity.householder_rules import householder
-from eigentrack.expressivity.question import Question
+from eigentrack.automata.letter_maps import changed_rank, injective_sink, letter_maps
+from eigentrack.expressivity.householder_rules import UNCOVERED, householder, settles
 from eigentrack.expressivity.sources import (
     CASTS,
-    CASTS_OFF_BOUNDARY,
     ENOUGH_BITS,
     GRAZZI,
     ROUNDED_ANGLES,
@@ -24,7 +21,7 @@ from eigentrack.expressivity.sources import (
     proved,
     stated,
 )
-from eigentrack.expressivity.verdict import Verdict
+from eigentrack.expressivity.verdict import Question, Verdict
 
 # of the plane, or of the space in such coordinates that the axis of every turn, but for half-turns, lies in a coordinate plane
 ONE_FACTOR_ROTATIONS = r"D\d+|S3|A4|S4"
@@ -32,15 +29,13 @@ ONE_FACTOR_ROTATIONS = r"D\d+|S3|A4|S4"
 
 def channel_gated(question: Question) -> Verdict:
     """The range is that of the factors and of the gates."""
-    verdicts = (rule(question) for rule in (_rotations, _ended_paths, _as_gated, _never_turns))
-    found = next((verdict for verdict in verdicts if verdict is not None), None)
-    return found or question.unknown("no theorem covers this number of layers and factors")
+    return _rotations(question) or kda(question)
 
 
 def kda(question: Question) -> Verdict:
     """Gates in [0, 1], factors in the range: the diagonal ends paths, and turns nothing."""
     found = _ended_paths(question) or _as_gated(question) or _never_turns(question)
-    return found or question.unknown("no theorem covers this number of layers and factors")
+    return found or question.unknown(UNCOVERED)
 
 
 def rwkv7(question: Question) -> Verdict:
@@ -48,7 +43,7 @@ def rwkv7(question: Question) -> Verdict:
     if question.any_depth and question.flips and question.forgets_and_keeps and not question.rounds:
         reason = "every regular language: one reflection a token, as in DeltaNet"
         return question.can(derived("9", stated(RWKV7)), ENOUGH_BITS, reason)
-    inside = householder(replace(question, architecture=replace(question.architecture, layer="deltanet", householders=1)))
+    inside = householder(question.about(layer="deltanet", householders=1))
     if inside.answer == "can":
         return question.can(inside.theorem, inside.precision, inside.reason)
     return _real_eigenvalues(question) or question.unknown(
@@ -109,16 +104,11 @@ def _ended_paths(question: Question) -> Verdict | None:
 
 def _as_gated(question: Question) -> Verdict | None:
     """Gates that are alike in all channels are those of gated DeltaNet."""
-    inside = householder(replace(question, architecture=replace(question.architecture, layer="gated-deltanet")))
+    inside = householder(question.about(layer="gated-deltanet"))
     return question.can(inside.theorem, inside.precision, inside.reason) if inside.answer == "can" else None
 
 
 def _never_turns(question: Question) -> Verdict | None:
     if question.flips or question.language.star_free or not question.casts:
         return None
-    return question.cannot(
-        derived("6"),
-        CASTS_OFF_BOUNDARY,
-        "every eigenvalue of a word's product is 1 or of modulus below 1: the state settles on a repeated word",
-        question.why_not("star_free"),
-    )
+    return settles(question)

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from eigentrack.automata.congruences import Partition, congruences, is_trivial_meet, quotient
 from eigentrack.automata.dfa import DFA
-from eigentrack.automata.maps import (
+from eigentrack.automata.letter_maps import (
     Map,
     changed_rank,
     cycle_lengths,

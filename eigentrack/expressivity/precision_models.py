@@ -9,6 +9,11 @@ scan        IEEE: the pairs (A, B) are composed in the order of a parallel scan,
 exact       no rounding but that of the report: the reference
 
 Zeros of both signs are equal. A, B and h_0 are exact rationals; the IEEE models round them to their type first.
+
+On σσσ… a state of finitely many floats must repeat, h_t = h_(t+period) for all t ≥ transient. A diagonal layer moves each float
+by h ← fl(fl(a h) + b), which keeps the order of floats (a ≥ 0) or reverses it, whatever the rounding. On a constant input its
+period is therefore 1, or a divisor of 2; on an input of period p, a divisor of p or of 2p. So the period of L layers divides
+2^L, and it is 1 if no gate is negative.
 """
 
 from __future__ import annotations
@@ -173,3 +178,62 @@ MODELS: dict[str, Callable[[LinearRNN, Sequence[str], torch.dtype], list[tuple[f
     "flushed": _flushed,
     "scan": _scan,
 }
+
+
+State = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """From step `transient` on, the state repeats after `period` steps; both are the smallest."""
+
+    transient: int
+    period: int
+
+
+@dataclass(frozen=True)
+class DiagonalLayer:
+    """h ← a(x) h + b(x), rounded after each operation; y(h, x) is the output, x the letter or the output of the layer below."""
+
+    gate: Callable[[Tensor], Tensor]
+    write: Callable[[Tensor], Tensor]
+    read: Callable[[Tensor, Tensor], Tensor]
+
+
+def diagonal_step(layers: Sequence[DiagonalLayer], letter: Tensor) -> Callable[[State], State]:
+    """The step of the stack on one letter: the state is one tensor for each layer."""
+
+    def step(state: State) -> State:
+        signal, after = letter, []
+        for layer, h in zip(layers, state, strict=True):
+            after.append(layer.gate(signal) * h + layer.write(signal))
+            signal = layer.read(after[-1], signal)
+        return tuple(after)
+
+    return step
+
+
+def find_cycle(step: Callable[[State], State], state: State, limit: int = 1_000_000) -> Cycle:
+    """Return when the state begins to repeat, and how often, by Brent's search; zeros of both signs count as equal."""
+    if any(torch.isnan(part).any() for part in state):
+        raise ValueError("the state holds NaN, which never equals itself")
+    power = period = 1
+    kept, moving = state, step(state)
+    steps = 1
+    while not _equal(kept, moving):
+        if power == period:
+            kept, power, period = moving, 2 * power, 0
+        moving, period, steps = step(moving), period + 1, steps + 1
+        if steps > limit:
+            raise ValueError(f"the state has not repeated within limit={limit} steps: raise the limit")
+    behind = ahead = state
+    for _ in range(period):
+        ahead = step(ahead)
+    transient = 0
+    while not _equal(behind, ahead):
+        behind, ahead, transient = step(behind), step(ahead), transient + 1
+    return Cycle(transient, period)
+
+
+def _equal(left: State, right: State) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(left, right, strict=True))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eigentrack.automata.dfa_file import read_dfa_values
+from eigentrack.automata.dfa import read_dfa_values
 from eigentrack.options import check_options
 from eigentrack.tasks.counter_languages import CounterLanguage
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic, ModularArithmeticWithBrackets

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eigentrack.automata import DFA, group, language, regex_dfa
-from eigentrack.automata.dfa_file import read_dfa_values
+from eigentrack.automata.dfa import read_dfa_values
 from eigentrack.tasks.automaton_walk import AutomatonWalk
 from eigentrack.tasks.counter_random import random_integers
 from eigentrack.tasks.task import Batch, DeviceTables, Task, check_lengths

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigentrack.analysis import MooreMachine, Subject
+from eigentrack.analysis import InspectedNetwork, MooreMachine
 from eigentrack.layers import MixerState
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.models.sequence_model import ModelState
@@ -18,7 +18,7 @@ from eigentrack.tasks.automaton_walk import AutomatonWalk
 
 
 @dataclass(frozen=True)
-class Scripted(Subject):
+class Scripted(InspectedNetwork):
     """x ← move(x, letter), answer read(x)."""
 
     move: Callable[[Tensor, Tensor], Tensor] = lambda x, letter: x

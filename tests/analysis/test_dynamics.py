@@ -17,14 +17,21 @@ from eigentrack.analysis.dynamics import (
     Transitions,
     decide,
     kept_apart,
+    letters_until_merged,
     no_linear_robustness,
     prove_robust,
     recheck,
     turning,
 )
-from eigentrack.analysis.noisy_reach import letters_until_merged
+from eigentrack.analysis.example_dynamics import (
+    FLIP_FLOP,
+    keeps_sides,
+    mamba_flip_flop,
+    mamba_gate,
+    sign_parity,
+    slstm_flip_flop,
+)
 from eigentrack.analysis.state_geometry import merging_time
-from eigentrack.analysis.worked_dynamics import FLIP_FLOP, keeps_sides, mamba_flip_flop, sign_parity, slstm_flip_flop
 from eigentrack.automata import DFA, classify, minimal
 from eigentrack.compiler.boxes import BoxCertificate, Undecided
 from eigentrack.compiler.interval import Interval
@@ -190,3 +197,11 @@ def test_aperiodic_letters_settle(table: Transitions) -> None:
 def test_what_does_not_fit_together_is_named() -> None:
     with pytest.raises(ValueError, match="2 letters, 1 maps and 2 transitions"):
         Dynamics(("a", "b"), (lambda box: box,), ((0, 0),), Interval.at([[0.0]]))
+
+
+def test_mamba_gates_lie_strictly_between_0_and_1() -> None:
+    gate = mamba_gate(Interval.at([0.3]), Interval(np.array([-2.0]), np.array([1.0])))
+    for logit in (-2.0, 0.0, 1.0):
+        exact = float(torch.exp(-torch.nn.functional.softplus(torch.tensor(logit).double()) * np.exp(0.3)))
+        assert gate.low[0] <= exact <= gate.high[0]
+    assert 0 < gate.low[0] < gate.high[0] < 1

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eigentrack.analysis import MooreMachine, Subject, compiled_subject, extract_machine, trained_subject
+from eigentrack.analysis import InspectedNetwork, MooreMachine, extract_machine
 from eigentrack.analysis.moore_machine import first_difference, minimal_machine
-from eigentrack.analysis.state_clusters import single_linkage
+from eigentrack.analysis.reachable_states import single_linkage
 from eigentrack.automata import language, regex_dfa, word_problem_dfa
 from eigentrack.compiler import choose_plan, compile_network
 from eigentrack.models import ModelConfig, SequenceModel
@@ -40,14 +40,14 @@ def test_resolutions_go_from_one_cluster_to_all() -> None:
     ids=["(ab|ba)*", "(abab)*", "S4", "flip-flop", "tomita4"],
 )
 def test_the_automaton_of_a_compiled_network_is_the_one_it_was_compiled_from(dfa) -> None:
-    subject = compiled_subject(compile_network(choose_plan(dfa)))
-    found = extract_machine(subject, length=30, seed=0)
+    inspected = InspectedNetwork.from_compiled(compile_network(choose_plan(dfa)))
+    found = extract_machine(inspected, length=30, seed=0)
     assert found.is_equal
-    assert found.machine == minimal_machine(subject.machine)
+    assert found.machine == minimal_machine(inspected.machine)
     assert found.fidelity == 1
 
 
-def test_a_trained_network(trained_parity: Subject) -> None:
+def test_a_trained_network(trained_parity: InspectedNetwork) -> None:
     found = extract_machine(trained_parity, length=24, seed=0)
     assert found.is_equal
     assert found.machine == MooreMachine(("0", "1"), ((0, 1), (1, 0)), (0, 1))
@@ -57,9 +57,9 @@ def test_a_trained_network(trained_parity: Subject) -> None:
 
 def test_a_wrong_network_is_told_by_a_shortest_word() -> None:
     """A network of even a, judged as if it should be a multiple of 3."""
-    right = compiled_subject(compile_network(choose_plan(regex_dfa("(aa)*"))))
+    right = InspectedNetwork.from_compiled(compile_network(choose_plan(regex_dfa("(aa)*"))))
     truth = MooreMachine(("a",), ((1,), (2,), (0,)), (0, 1, 0))
-    judged = Subject(right.model, truth, right.opening, right.spelling, right.walk)
+    judged = InspectedNetwork(right.model, truth, right.opening, right.spelling, right.walk)
     found = extract_machine(judged, length=10, seed=0)
     assert not found.is_equal
     assert found.difference == first_difference(right.machine, truth, with_empty_word=True) == ("a", "a", "a")
@@ -68,8 +68,8 @@ def test_a_wrong_network_is_told_by_a_shortest_word() -> None:
 
 
 def test_a_counter_is_no_automaton() -> None:
-    subject = scripted(((0, 1), (1, 0)), (0, 1), lambda x, letter: x + letter, lambda x: (x % 2).long())
-    found = extract_machine(subject, length=20, seed=0, limit=50)
+    inspected = scripted(((0, 1), (1, 0)), (0, 1), lambda x, letter: x + letter, lambda x: (x % 2).long())
+    found = extract_machine(inspected, length=20, seed=0, limit=50)
     assert found.machine is None
     assert found.obstacle is not None
     assert "more than 50 joint states at resolution" in found.obstacle
@@ -78,13 +78,13 @@ def test_a_counter_is_no_automaton() -> None:
 
 def test_states_that_lie_too_close_are_not_invented() -> None:
     """Parity in a sum that drifts by a tiny step with every letter: no two states lie together, and in time they overlap."""
-    subject = scripted(
+    inspected = scripted(
         ((0, 1), (1, 0)),
         (0, 1),
         lambda x, letter: (x + 0.9 * letter + 1e-3) % 1.7,
         lambda x: (x > 0.85).long(),
     )
-    found = extract_machine(subject, length=200, seed=0, limit=200)
+    found = extract_machine(inspected, length=200, seed=0, limit=200)
     assert found.machine is None
     assert "not deterministic at resolution" in (found.obstacle or "")
     assert "lead to one cluster, but" in (found.obstacle or "")
@@ -99,7 +99,7 @@ def test_an_unasked_answer_does_not_add_a_state() -> None:
 
 def test_an_untrained_network_is_not_parity() -> None:
     model = SequenceModel(ModelConfig(vocab_size=3, d_model=16, layers=1, mixer_options={"heads": 2}))
-    found = extract_machine(trained_subject(model, parity()), length=20, seed=0, limit=300)
+    found = extract_machine(InspectedNetwork.from_task(model, parity()), length=20, seed=0, limit=300)
     assert not found.is_equal
     assert found.machine is None or found.network_errs
 
@@ -118,6 +118,6 @@ def test_more_trained_networks(task, householders: int) -> None:
         ModelConfig(vocab_size=task.model_vocab_size, d_model=32, layers=1, mixer="deltanet", mixer_options=options)
     )
     train(model, task, TrainingConfig(steps=300, batch=128, lengths=(3, 32), learning_rate=1e-2, label_smoothing=0.1))
-    found = extract_machine(trained_subject(model, task), length=20, seed=0)
+    found = extract_machine(InspectedNetwork.from_task(model, task), length=20, seed=0)
     assert found.is_equal
     assert found.fidelity == 1

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from eigentrack.analysis import Subject, compiled_subject, find_horizons, input_patterns
+from eigentrack.analysis import InspectedNetwork, find_horizons, input_patterns
 from eigentrack.analysis import horizon as horizon_module
 from eigentrack.analysis.horizon import FAR_ROWS, LONGEST_PIECE
-from eigentrack.analysis.input_patterns import LEAD_IN, MOST_CYCLES, Pattern
-from eigentrack.analysis.pattern_stream import PatternStream
+from eigentrack.analysis.word_patterns import LEAD_IN, MOST_CYCLES, Pattern, PatternStream
 from eigentrack.automata import regex_dfa
 from eigentrack.compiler import choose_plan, compile_network
 from eigentrack.models.sequence_model import ModelState
@@ -32,16 +31,16 @@ def forgetful_flip_flop(memory: int):
     return scripted(FLIP_FLOP, (0, 1), move, lambda x: (x > 0).long(), shares=(0.1, 0.1, 0.8))
 
 
-def streamed(subject: Subject, pattern: Pattern, pieces: list[int], seed: int) -> tuple[Tensor, Tensor]:
-    stream = PatternStream(subject, pattern, seed)
+def streamed(inspected: InspectedNetwork, pattern: Pattern, pieces: list[int], seed: int) -> tuple[Tensor, Tensor]:
+    stream = PatternStream(inspected, pattern, seed)
     letters, states = zip(*map(stream.read, pieces), strict=True)
     return torch.cat(letters, 1), torch.cat(states, 1)
 
 
 @pytest.mark.parametrize("pattern", [Pattern("random", 5), Pattern("a for ever", 3, (0,)), Pattern("b, c in turn", 4, (1, 2))])
 def test_streams_follow_the_machine(pattern: Pattern) -> None:
-    subject = scripted(FLIP_FLOP, (0, 1), lambda x, _: x, lambda x: x.long())
-    letters, states = streamed(subject, pattern, [LEAD_IN, 7, 7, 7, 7], seed=3)
+    inspected = scripted(FLIP_FLOP, (0, 1), lambda x, _: x, lambda x: x.long())
+    letters, states = streamed(inspected, pattern, [LEAD_IN, 7, 7, 7, 7], seed=3)
     assert letters.shape == states.shape == (pattern.rows, LEAD_IN + 4 * 7)
     if pattern.cycle:
         expected = list(itertools.islice(itertools.cycle(pattern.cycle), 4 * 7))
@@ -60,9 +59,9 @@ def test_orbits_are_walks_of_any_machine(data: st.DataObject) -> None:
     states = data.draw(st.integers(1, 9))
     row = st.tuples(*[st.integers(0, states - 1)] * 3)
     table = tuple(data.draw(row) for _ in range(states))
-    subject = scripted(table, (0,) * states, lambda x, _: x, lambda x: x.long())
+    inspected = scripted(table, (0,) * states, lambda x, _: x, lambda x: x.long())
     cycle = data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=3).map(tuple))
-    stream = PatternStream(subject, Pattern("cycle", 4, cycle), data.draw(st.integers(0, 99)))
+    stream = PatternStream(inspected, Pattern("cycle", 4, cycle), data.draw(st.integers(0, 99)))
     _, after = stream.read(5)
     walked, turn = after[:2, -1].tolist(), itertools.cycle(cycle)
     stream.keep(2)
@@ -94,8 +93,8 @@ def test_large_alphabets_are_sampled() -> None:
 
 def test_the_horizon_is_where_the_memory_ends() -> None:
     memory = 500
-    subject = forgetful_flip_flop(memory)
-    found = {item.pattern: item for item in find_horizons(subject, input_patterns(subject, 16, 8, 0), 6000, seed=0)}
+    inspected = forgetful_flip_flop(memory)
+    found = {item.pattern: item for item in find_horizons(inspected, input_patterns(inspected, 16, 8, 0), 6000, seed=0)}
     run = found["ignored c for ever"]
     # the ignored letters before the run of them count, too: at most those of the lead-in
     assert memory < run.letters <= LEAD_IN + memory
@@ -105,13 +104,13 @@ def test_the_horizon_is_where_the_memory_ends() -> None:
 
 
 def test_the_curve_holds_the_accuracy_between_its_points() -> None:
-    subject = forgetful_flip_flop(300)
-    (found,) = find_horizons(subject, [Pattern("run", 64, (2,))], 2000, seed=1)
+    inspected = forgetful_flip_flop(300)
+    (found,) = find_horizons(inspected, [Pattern("run", 64, (2,))], 2000, seed=1)
     lengths = [length for length, _ in found.curve]
     assert lengths == sorted(set(lengths))
     assert lengths[-1] == found.tested
-    letters, states = streamed(subject, Pattern("run", 64, (2,)), [LEAD_IN, 1024], seed=1)
-    logits, _ = subject.read(letters, subject.begin(64)[1])
+    letters, states = streamed(inspected, Pattern("run", 64, (2,)), [LEAD_IN, 1024], seed=1)
+    logits, _ = inspected.read(letters, inspected.begin(64)[1])
     right = (logits.argmax(-1) == states).double().mean(0)
     first = 0
     for length, accuracy in found.curve:
@@ -121,9 +120,9 @@ def test_the_curve_holds_the_accuracy_between_its_points() -> None:
 
 
 def test_a_compiled_network_never_fails() -> None:
-    subject = compiled_subject(compile_network(choose_plan(regex_dfa("(ab|ba)*"), spread_factors=True)))
+    inspected = InspectedNetwork.from_compiled(compile_network(choose_plan(regex_dfa("(ab|ba)*"), spread_factors=True)))
     longest = LONGEST_PIECE + 100
-    found = find_horizons(subject, input_patterns(subject, 4, 2, 0), longest, seed=0)
+    found = find_horizons(inspected, input_patterns(inspected, 4, 2, 0), longest, seed=0)
     assert {item.letters for item in found} == {longest}
     assert all(item.is_open for item in found)
 
@@ -133,15 +132,15 @@ def test_few_rows_go_far_and_the_memory_of_the_words_stays_flat(monkeypatch: pyt
     far, memory = 300, 900
     monkeypatch.setattr(horizon_module, "FAR", far)
     monkeypatch.setattr(horizon_module, "LONGEST_PIECE", 256)
-    subject, shapes = forgetful_flip_flop(memory), []
+    inspected, shapes = forgetful_flip_flop(memory), []
 
     def read(letters: Tensor, state: ModelState) -> tuple[Tensor, ModelState]:
         shapes.append(tuple(letters.shape))
-        return Scripted.read(subject, letters, state)
+        return Scripted.read(inspected, letters, state)
 
-    object.__setattr__(subject, "read", read)
+    object.__setattr__(inspected, "read", read)
     patterns = [Pattern("random", 32), Pattern("run", 24, (2,)), Pattern("both", 3, (0, 1))]
-    random, run, both = find_horizons(subject, patterns, 3000, seed=0)
+    random, run, both = find_horizons(inspected, patterns, 3000, seed=0)
     assert random.letters == both.letters == 3000
     assert memory < run.letters <= LEAD_IN + memory
     lengths = list(itertools.accumulate(count for _, count in shapes))
@@ -151,7 +150,7 @@ def test_few_rows_go_far_and_the_memory_of_the_words_stays_flat(monkeypatch: pyt
     assert max(rows * count for rows, count in shapes) <= horizon_module.TOKENS_AT_ONCE
 
 
-def test_streaming_agrees_with_one_long_pass(trained_parity: Subject) -> None:
+def test_streaming_agrees_with_one_long_pass(trained_parity: InspectedNetwork) -> None:
     for pattern in (Pattern("random", 32), Pattern("b for ever", 8, (1,))):
         (found,) = find_horizons(trained_parity, [pattern], 4000, seed=0)
         piece = 2048 if pattern.rows == 32 else 4096
@@ -164,11 +163,11 @@ def test_streaming_agrees_with_one_long_pass(trained_parity: Subject) -> None:
 
 
 def test_progress_and_bad_values() -> None:
-    subject, seen = exact_parity(), []
-    find_horizons(subject, [Pattern("random", 2)], 100, seed=0, progress=seen.append)
+    inspected, seen = exact_parity(), []
+    find_horizons(inspected, [Pattern("random", 2)], 100, seed=0, progress=seen.append)
     assert seen[-1] == 100
     assert seen == sorted(seen)
     with pytest.raises(ValueError, match="longest=0 must be at least 1"):
-        find_horizons(subject, [], 0, seed=0)
+        find_horizons(inspected, [], 0, seed=0)
     with pytest.raises(ValueError, match="random_rows=0"):
-        input_patterns(subject, 0, 1, 0)
+        input_patterns(inspected, 0, 1, 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from eigentrack.analysis import Inspection, Subject, inspect_network, load_inspected, write_inspection
+from eigentrack.analysis import InspectedNetwork, Inspection, inspect_network, load_inspected, write_inspection
 from eigentrack.automata import regex_dfa
 from eigentrack.cli import main
 from eigentrack.compiler import choose_plan, compile_network, save_compiled, verify
@@ -102,8 +102,8 @@ def test_a_run_knows_its_task_and_its_letters(tmp_path: Path) -> None:
     )
     run_training(config, tmp_path / "run", say=lambda text: None)
     loaded = load_inspected(tmp_path / "run", None, {}, "cpu")
-    assert loaded.subject is not None
-    assert loaded.subject.machine.letters == ("a", "b")
+    assert loaded.network is not None
+    assert loaded.network.machine.letters == ("a", "b")
     assert loaded.trained_to == 6
     found = inspect_network(loaded, longest=60, seed=0, progress=silent)
     assert [layer.mixer for layer in found.spectra] == ["gla", "deltanet"]
@@ -113,7 +113,7 @@ def test_a_run_knows_its_task_and_its_letters(tmp_path: Path) -> None:
     assert "&lt;unknown&gt;" in check_page(page)
 
 
-def test_a_trained_network(trained_parity: Subject, tmp_path: Path) -> None:
+def test_a_trained_network(trained_parity: InspectedNetwork, tmp_path: Path) -> None:
     save_model(trained_parity.model, tmp_path / "model")
     loaded = load_inspected(tmp_path / "model", "parity", {}, "cpu")
     found = inspect_network(loaded, longest=64, seed=0, progress=silent)

@@ -10,11 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eigentrack.analysis import Subject, compiled_subject, find_horizons, input_patterns, snap_to_exact, trained_subject
-from eigentrack.analysis.exact_head import ExactHead, factor
-from eigentrack.analysis.exact_heads import exact_heads
-from eigentrack.analysis.exact_roots import swapped_points
-from eigentrack.analysis.invariant_lines import invariant_lines
+from eigentrack.analysis import InspectedNetwork, find_horizons, input_patterns, snap_to_exact
+from eigentrack.analysis.exact_heads import ExactHead, exact_heads, factor, invariant_lines, swapped_points
 from eigentrack.automata import regex_dfa, same_language
 from eigentrack.compiler import choose_plan, compile_network, save_compiled, verify
 from eigentrack.compiler.plan import Move
@@ -79,7 +76,7 @@ def test_angles_of_45_degrees_are_left_alone() -> None:
     assert exact_heads(matrices, writes, np.ones((1, 2, 3)), levels=1) == []
 
 
-def test_a_trained_network_becomes_exact(trained_parity: Subject, tmp_path: Path) -> None:
+def test_a_trained_network_becomes_exact(trained_parity: InspectedNetwork, tmp_path: Path) -> None:
     before = find_horizons(trained_parity, input_patterns(trained_parity, 32, 8, 0), 20_000, seed=0)
     snapped = snap_to_exact(trained_parity)
     proof = snapped.compiled.certificate
@@ -89,7 +86,7 @@ def test_a_trained_network_becomes_exact(trained_parity: Subject, tmp_path: Path
     assert proof.reachable_states == 2
     assert 0 < snapped.moved < 0.3
     assert same_language(snapped.compiled.dfa, regex_dfa("0*10*(10*10*)*")) is None
-    exact = compiled_subject(snapped.compiled)
+    exact = InspectedNetwork.from_compiled(snapped.compiled)
     after = find_horizons(exact, input_patterns(exact, 8, 4, 0), 20_000, seed=0)
     assert min(item.letters for item in before) < 20_000 == min(item.letters for item in after)
     save_compiled(snapped.compiled, tmp_path)
@@ -97,8 +94,8 @@ def test_a_trained_network_becomes_exact(trained_parity: Subject, tmp_path: Path
 
 
 def test_what_cannot_be_snapped_is_said() -> None:
-    def untrained(**options) -> Subject:
-        return trained_subject(SequenceModel(ModelConfig(vocab_size=3, d_model=16, **options)), parity())
+    def untrained(**options) -> InspectedNetwork:
+        return InspectedNetwork.from_task(SequenceModel(ModelConfig(vocab_size=3, d_model=16, **options)), parity())
 
     with pytest.raises(ValueError, match="one linear layer can be made exact"):
         snap_to_exact(untrained(layers=2))
@@ -115,13 +112,13 @@ def test_what_cannot_be_snapped_is_said() -> None:
 
 def test_a_compiled_network_snaps_to_itself() -> None:
     dfa = regex_dfa("(a*ba*b)*a*")
-    subject = compiled_subject(compile_network(choose_plan(dfa, "deltanet")))
-    snapped = snap_to_exact(subject)
+    inspected = InspectedNetwork.from_compiled(compile_network(choose_plan(dfa, "deltanet")))
+    snapped = snap_to_exact(inspected)
     assert snapped.moved == 0
     assert snapped.compiled.certificate.holds
 
 
-def written_flip_flop(forgets: float) -> Subject:
+def written_flip_flop(forgets: float) -> InspectedNetwork:
     """A flip-flop written as ±1 into one channel whose gate is σ(-forgets) on a write, from a memory that starts empty."""
     options = {"heads": 1, "key_dim": 1, "value_dim": 1, "gate_rank": 1, "gate_temperature": 1.0, "bare": True}
     config = ModelConfig(4, 4, 1, "gla", EigenRange(0, 1), options, mlp_width=0, norm="none")
@@ -134,7 +131,7 @@ def written_flip_flop(forgets: float) -> Subject:
         block.mixer.gate_proj[0].weight[0] = torch.tensor([-forgets, -forgets, 4.0, 0.0])
         block.mixer.gate_proj[1].weight.fill_(1)
         block.mixer.gate_proj[1].bias.zero_()
-    return trained_subject(model, flip_flop())
+    return InspectedNetwork.from_task(model, flip_flop())
 
 
 def test_a_start_that_never_comes_back_is_replaced() -> None:
@@ -210,7 +207,7 @@ def test_more_trained_networks_become_exact(task, mixer, options, eigenvalues, t
     model = SequenceModel(config)
     smoothing = 0.0 if states > 2 else 0.1
     train(model, task, TrainingConfig(**{"batch": 128, "learning_rate": 1e-2, "label_smoothing": smoothing, **training}))
-    snapped = snap_to_exact(trained_subject(model, task))
+    snapped = snap_to_exact(InspectedNetwork.from_task(model, task))
     assert snapped.compiled.certificate.holds
     assert snapped.compiled.certificate.order_independent
     assert snapped.compiled.certificate.reachable_states == states

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from eigentrack.analysis import LayerSpectrum, layer_spectra
+from eigentrack.analysis.inspected_network import model_mixers
 from eigentrack.analysis.spectra import TOLERANCE, sampled_words
-from eigentrack.analysis.subject import model_mixers
 from eigentrack.automata import regex_dfa, word_problem_dfa
 from eigentrack.compiler import choose_plan, compile_network
 from eigentrack.models import ModelConfig, SequenceModel

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from eigentrack.automata import DFA, MonoidTooLarge, classify, language, minimal, regex_dfa, transition_monoid
+from eigentrack.automata.groups import word_problem_dfa
 from eigentrack.automata.language_class import ContainedGroup
-from eigentrack.automata.word_problems import word_problem_dfa
 from tests.automata.multiplication import multiplication, semigroup
 from tests.automata.random_automata import automata
-from tests.automata.test_quasi_aperiodic import some_length_contains_a_group
+from tests.automata.test_monoid_subgroups import some_length_contains_a_group
 
 STAR_FREE = {"star_free", "solvable", "two_groups_only", "ac0"}
 J_TRIVIAL = STAR_FREE | {"r_trivial", "l_trivial", "j_trivial", "r_omega"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eigentrack.automata import DFA, language
 from eigentrack.automata.congruences import Transitions, canonical_partition, congruences, is_trivial_meet, quotient
-from eigentrack.automata.maps import changed_rank, is_constant
+from eigentrack.automata.letter_maps import changed_rank, is_constant
 from eigentrack.automata.splitting import Action, split
 from tests.automata.transformations import automaton, word_problem
 

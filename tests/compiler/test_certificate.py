@@ -11,9 +11,19 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from eigentrack.automata import language, regex_dfa, word_problem_dfa
-from eigentrack.compiler import Compiled, certify, choose_plan, compile_network, load_compiled, save_compiled, verify
-from eigentrack.compiler.alphabet import Alphabet
-from eigentrack.compiler.certificate import certify_up_to_a_length
+from eigentrack.compiler import (
+    Compiled,
+    certificate,
+    certify,
+    choose_plan,
+    compile_network,
+    load_compiled,
+    save_compiled,
+    verify,
+)
+from eigentrack.compiler.certificate import WatchedSteps, certify_up_to_a_length
+from eigentrack.compiler.exactness import ExactnessCheck
+from eigentrack.compiler.plan import ALWAYS, Alphabet, letter_channel
 from eigentrack.models import SequenceModel
 from tests.compiler.automata_cases import random_dfa
 
@@ -178,3 +188,41 @@ def test_mixed_float_types_are_refused(folder: Path) -> None:
 def test_dense_networks_have_as_many_joint_states_as_the_automaton() -> None:
     dfa = random_dfa(3, states=9, letters=2)
     assert compile_network(choose_plan(dfa, "dense")).certificate.reachable_states == dfa.states
+
+
+@pytest.fixture
+def gated_network() -> Compiled:
+    return compile_network(choose_plan(language("resettable-mod3"), "gated"))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 1000])
+def test_what_rounds_in_one_step_is_found(gated_network: Compiled, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The letter r is given a beta of 2σ(1), and comes only in the step before the last."""
+    monkeypatch.setattr(certificate, "STEP_BATCH", batch)
+    count, reset = (gated_network.dfa.letters.index(letter) for letter in "1r")
+    mixer = gated_network.model.blocks[0].mixer
+    logits = mixer.beta_proj.weight[:, ALWAYS] + mixer.beta_proj.weight[:, letter_channel(reset)]
+    with torch.no_grad():
+        mixer.beta_proj.weight[int((logits == 0).nonzero()[0]), letter_channel(reset)] += 1
+        for letters, expected in (([count] * 5, False), ([count, count, count, reset, count], True)):
+            steps, alone = WatchedSteps(gated_network.model), ExactnessCheck(gated_network.model.parameters())
+            state = plain = None
+            for token in (gated_network.alphabet.begin, *letters):
+                logits, state = steps.step(torch.tensor([token]), state)
+                with alone:
+                    expected_logits, plain = gated_network.model.step(torch.tensor([token]), plain)
+                assert torch.equal(logits, expected_logits)
+            steps.finish()
+            assert bool(steps.check.faults) == expected
+            assert set(steps.check.faults) == set(alone.faults)
+
+
+def test_the_inputs_of_all_steps_are_recorded(gated_network: Compiled) -> None:
+    steps = WatchedSteps(gated_network.model)
+    with torch.no_grad():
+        _, state = steps.step(torch.tensor([gated_network.alphabet.begin]), None)
+        for letter in range(len(gated_network.dfa.letters)):
+            _, state = steps.step(torch.tensor([letter]), state)
+        assert len(steps.record.seen[0]) == 1
+        steps.finish()
+    assert len(steps.record.seen[0]) == 1 + len(gated_network.dfa.letters)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from eigentrack.automata import DFA
-from eigentrack.compiler.alphabet import Alphabet
 from eigentrack.compiler.certificate import certify
+from eigentrack.compiler.plan import Alphabet
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.spectrum import EigenDisk, EigenRange
 

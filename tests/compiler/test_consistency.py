@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eigentrack.automata import DFA, LANGUAGES, classify, language, word_problem_dfa
-from eigentrack.compiler import ARCHITECTURES, Plan, choose_plan
+from eigentrack.compiler import ARCHITECTURES, NetworkPlan, choose_plan
 from eigentrack.compiler.network import model_config
 from eigentrack.expressivity import Architecture, Construction, judge, verdicts
 from eigentrack.spectrum import EigenRange
@@ -17,13 +17,13 @@ GROUPS = [("S3", "all"), ("S4", "swaps"), ("Q8", "all"), ("Z7", "all"), ("Z12", 
 LARGE_GROUPS = [("S5", "swaps"), ("S5", "all"), ("A5", "all"), ("Z60", "all"), ("Z60", "generators")]
 
 
-def range_of(plan: Plan) -> EigenRange | None:
+def range_of(plan: NetworkPlan) -> EigenRange | None:
     """The widest range of its layers; a delay and a dense layer have none."""
     ranges = [options["eigenvalues"] for options in model_config(plan).options if options.get("eigenvalues")]
     return min(ranges, key=lambda eigenvalues: eigenvalues.low, default=None)
 
 
-def architecture_of(plan: Plan) -> Architecture:
+def architecture_of(plan: NetworkPlan) -> Architecture:
     """As expressivity speaks of it, where a delay between levels is a layer as well."""
     depth = len(plan.blocks)
     if plan.architecture == "dense":

@@ -25,9 +25,9 @@ from eigentrack.compiler import (
     save_compiled,
     verify,
 )
-from eigentrack.compiler.alphabet import Alphabet
 from eigentrack.compiler.boxes import BoxCertificate
 from eigentrack.compiler.compiled import ROBUSTNESS
+from eigentrack.compiler.plan import Alphabet
 from eigentrack.compiler.robustness import confirm_robust
 from eigentrack.layers import MixerState
 from eigentrack.models import ModelConfig, SequenceModel

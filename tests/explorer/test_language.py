@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 
 from eigentrack.automata import regex_dfa
-from eigentrack.automata.spelling import split_word
+from eigentrack.automata.dfa import split_word
 from eigentrack.explorer.automaton_drawing import MOST_STATES, draw_automaton
 from eigentrack.explorer.language_choice import GROUP, NAMED, REGEX, LanguageChoice
 from eigentrack.explorer.language_view import show_language, view_language

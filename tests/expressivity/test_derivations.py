@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from eigentrack.automata import DFA, transition_monoid
-from eigentrack.expressivity.householder import factor_permutation
+from eigentrack.expressivity.householder_products import factor_permutation
 from eigentrack.ops import s4d
 
 

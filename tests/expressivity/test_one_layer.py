@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigentrack.automata import DFA, group, language, minimal, regex_dfa
-from eigentrack.automata.maps import changed_rank, is_constant, is_partial_injection, is_permutation
-from eigentrack.automata.word_problems import word_problem_dfa
-from eigentrack.expressivity.householder import factor_partial_permutation, factor_permutation
+from eigentrack.automata.groups import word_problem_dfa
+from eigentrack.automata.letter_maps import changed_rank, is_constant, is_partial_injection, is_permutation
+from eigentrack.expressivity.householder_products import factor_partial_permutation, factor_permutation
 from eigentrack.expressivity.one_layer import Head, one_layer_factors, one_layer_of_channels
 
 maps_of_states = st.integers(1, 6).flatmap(lambda n: st.tuples(*[st.integers(0, n - 1)] * n))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigentrack.automata import DFA, LanguageClass, classify, language, minimal
-from eigentrack.automata.word_problems import word_problem_dfa
+from eigentrack.automata.groups import word_problem_dfa
 from eigentrack.expressivity import STANDARD, Architecture, Construction, Verdict, judge, verdicts
 from eigentrack.expressivity.architecture import LINEAR, WITH_FACTORS, WITH_RANGE
 from eigentrack.expressivity.construction import constructions

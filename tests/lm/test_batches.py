@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from eigentrack.lm.batches import IGNORED, PackedBatches
-from eigentrack.ops.shared.packing import sequence_lengths
+from eigentrack.lm.batches import PackedBatch, PackedBatches
+from eigentrack.ops.cross_entropy.op import IGNORED
+from eigentrack.ops.shared.packing import Packing
 from tests.lm.corpora import VOCAB, write_corpus
 
 LENGTHS = [5, 1, 1, 37, 12, 4, 80, 2, 9, 9, 9, 31]  # 200 tokens; one document lies across three windows of 16
 STARTS = {sum(LENGTHS[:number]) for number in range(len(LENGTHS))}
+
+
+def lengths_of(batch: PackedBatch) -> list[int]:
+    """The lengths of the packed sequences, checked against the row."""
+    packing = Packing.of(batch.tokens, batch.cu_seqlens)
+    return [batch.tokens.shape[1]] * len(batch.tokens) if packing is None else list(packing.lengths)
 
 
 def batches(folder: Path, **changes: object) -> PackedBatches:
@@ -38,7 +45,7 @@ def test_targets_and_bounds_by_their_definition(tmp_path: Path, length: int, ste
                 bounds.add(row * length + place)
     assert batch.cu_seqlens is not None
     assert batch.cu_seqlens.tolist() == sorted(bounds)
-    assert sum(sequence_lengths(1, 4 * length, batch.cu_seqlens)) == 4 * length
+    assert sum(lengths_of(batch)) == 4 * length
 
 
 def test_without_resets_the_same_tokens_come_as_rows(tmp_path: Path) -> None:
@@ -67,8 +74,8 @@ def test_the_ranks_share_one_global_batch(tmp_path: Path, ranks: int) -> None:
         parts = [source.take(step, rank, ranks) for rank in range(ranks)]
         assert torch.equal(torch.cat([part.tokens for part in parts], 1), whole.tokens)
         assert torch.equal(torch.cat([part.targets for part in parts], 1), whole.targets)
-        lengths = [length for part in parts for length in sequence_lengths(1, 64 // ranks, part.cu_seqlens)]
-        assert lengths == sequence_lengths(1, 64, whole.cu_seqlens)
+        lengths = [length for part in parts for length in lengths_of(part)]
+        assert lengths == lengths_of(whole)
 
 
 def test_the_order_depends_on_seed_and_step_and_nothing_else(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from eigentrack.analysis.dynamics import Dynamics, LetterMap, Transitions
-from eigentrack.compiler.box_steps import diagonal_boxes, mamba_gate, slstm_boxes
+from eigentrack.compiler.boxed_network import slstm_boxes
 from eigentrack.compiler.interval import Arithmetic, Interval
 
 FLIP_FLOP: Transitions = ((0, 1, 0), (0, 1, 1))
@@ -48,11 +48,16 @@ def mamba_flip_flop() -> Dynamics:
 
     def letter(gate: float, write: float) -> LetterMap:
         step_logit = math.log(1 / gate - 1)  # softplus of it is -ln gate
-        eigenvalue = mamba_gate(Interval.at([[0.0]]), Interval.at([[step_logit]]), REAL)
-        return lambda boxes: diagonal_boxes(eigenvalue, Interval.at([[write]]), boxes, REAL)
+        eigenvalue = mamba_gate(Interval.at([[0.0]]), Interval.at([[step_logit]]))
+        return lambda boxes: REAL.plus(REAL.times(eigenvalue, boxes), Interval.at([[write]]))
 
     maps = letter(0.25, -0.5), letter(0.25, 0.5), letter(0.75, 0.0)
     return Dynamics(("0", "1", "i"), maps, FLIP_FLOP, Interval.at([[-0.5]]))
+
+
+def mamba_gate(log_rate: Interval, step_logit: Interval) -> Interval:
+    """Return exp(-Δ e^r) with Δ = softplus(logit): Mamba's eigenvalue, between 0 and 1."""
+    return REAL.exp(-REAL.times(REAL.softplus(step_logit), REAL.exp(log_rate)))
 
 
 def sign_parity() -> Dynamics:

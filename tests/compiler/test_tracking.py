@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eigentrack.compiler.factors import move_points, reset_points
 from eigentrack.compiler.plan import Move
+from eigentrack.compiler.tracking import move_points, reset_points
 
 
 def apply(move: Move, state: numpy.ndarray) -> numpy.ndarray:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,8 +66,8 @@ def factor_permutation(images: Sequence[int]) -> tuple[Factor, ...]:
 def factor_partial_permutation(images: Sequence[int | None]) -> tuple[Factor, ...]:
     """Moves e_i to e_images[i], or to 0 for None; in rank(A - I) factors, exact in every float type.
 
-    A cycle of c points takes c - 1 swaps. A path x₁ → … → x_m → 0 takes m factors: x_m is cleared, then m - 1 swaps turn the
-    path as if it were a cycle.
+    A cycle of c points takes c - 1 swaps of its first point with the others. A path x₁ → … → x_m → 0 takes m factors: x_m is
+    cleared, then m - 1 swaps turn the path as if it were a cycle.
     """
     points = range(len(images))
     targets = [image for image in images if image is not None]
@@ -84,9 +83,8 @@ def factor_partial_permutation(images: Sequence[int | None]) -> tuple[Factor, ..
             orbit.append(following)
         unseen -= set(orbit)
         if following is None:
-            factors.append(Factor(_basis_key(len(images), orbit[-1]), 1.0))
-        # the content of the last point goes to the first, and everybody else's one place on
-        factors += [_swap(len(images), x, y) for x, y in reversed(list(pairwise(orbit)))]
+            factors.append(Factor(_key(len(images), {orbit[-1]: 1.0}), 1.0))
+        factors += [Factor(_key(len(images), {start: 1.0, point: -1.0}), 1.0) for point in orbit[1:]]
     return tuple(factors)
 
 
@@ -163,14 +161,8 @@ def _reflection(key: Matrix) -> Factor:
     return Factor(tuple((key / np.linalg.norm(key)).tolist()), 2.0)
 
 
-def _swap(dimension: int, i: int, j: int) -> Factor:
-    key = [0.0] * dimension
-    key[i], key[j] = 1.0, -1.0
-    return Factor(tuple(key), 1.0)
-
-
-def _basis_key(dimension: int, i: int) -> tuple[float, ...]:
-    return tuple(float(point == i) for point in range(dimension))
+def _key(dimension: int, entries: dict[int, float]) -> tuple[float, ...]:
+    return tuple(entries.get(point, 0.0) for point in range(dimension))
 
 
 def _square(matrix: Matrix) -> Matrix:

@@ -1,8 +1,10 @@
-"""Subject: a network under inspection, and the machine that it should be.
+"""InspectedNetwork: a network under inspection, and the machine that it should be.
 
 A word is read as its opening tokens, then the tokens of each letter; the answer to a letter is due with the last of them.
 
-B sequences  N letters  k tokens a letter  V answers
+The joint state of a network is all that its layers carry, memories and convolution windows, in the order of the layers.
+
+B sequences  N letters  k tokens a letter  V answers  D numbers of a joint state
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from torch import Tensor
 
 from eigentrack.analysis.moore_machine import MooreMachine
 from eigentrack.compiler import Compiled
-from eigentrack.layers import Mixer
+from eigentrack.compiler.closure import state_parts
+from eigentrack.layers import Mixer, MixerState
 from eigentrack.models import SequenceModel
 from eigentrack.models.sequence_model import Block, ModelState
 from eigentrack.tasks import TrackingTask
@@ -27,7 +30,7 @@ LEAVES = 0.1  # of the letters that a compiled network is tested on, the share t
 
 
 @dataclass(frozen=True)
-class Subject:
+class InspectedNetwork:
     """`walk` draws the random words that the network was made for."""
 
     model: SequenceModel
@@ -35,6 +38,28 @@ class Subject:
     opening: tuple[int, ...]
     spelling: tuple[tuple[int, ...], ...]  # of each letter, k tokens
     walk: AutomatonWalk
+
+    @classmethod
+    def from_task(cls, model: SequenceModel, task: TrackingTask, letters: tuple[str, ...] | None = None) -> InspectedNetwork:
+        """Return a trained model and the machine of its task. `letters` names them; otherwise they are numbers, as there."""
+        if max(task.vocab_size, task.classes) > model.config.vocab_size:
+            raise ValueError(
+                f"the task has {task.vocab_size} tokens and {task.classes} answers, the model {model.config.vocab_size} "
+                "tokens: it was trained on another task"
+            )
+        fillers = (task.filler,) * (task.tokens_per_letter - 1)
+        spelling = tuple((letter, *fillers) for letter in range(task.letters))
+        walk = AutomatonWalk(task.transitions, task.shares, task.live, task.escape, task.products)
+        return cls(model.eval(), task_machine(task, letters), (task.begin,) if task.begin_token else (), spelling, walk)
+
+    @classmethod
+    def from_compiled(cls, compiled: Compiled) -> InspectedNetwork:
+        """Return a compiled network, whose answers are the states of its automaton."""
+        dfa, alphabet = compiled.dfa, compiled.alphabet
+        machine = MooreMachine(dfa.letters, dfa.transitions, tuple(range(dfa.states)), dfa.start)
+        spelling = tuple(tuple(alphabet.spelled(letter)) for letter in range(alphabet.letters))
+        walk = AutomatonWalk(dfa.transitions, None, dfa.live_states(), LEAVES, None)
+        return cls(compiled.model, machine, (alphabet.begin,), spelling, walk)
 
     @property
     def device(self) -> torch.device:
@@ -75,27 +100,31 @@ def model_mixers(model: SequenceModel) -> tuple[Mixer, ...]:
     return tuple(cast(Block, block).mixer for block in model.blocks)
 
 
-def trained_subject(model: SequenceModel, task: TrackingTask, letters: tuple[str, ...] | None = None) -> Subject:
-    """`letters` names them; otherwise they are numbers, as in the task."""
-    if max(task.vocab_size, task.classes) > model.config.vocab_size:
-        raise ValueError(
-            f"the task has {task.vocab_size} tokens and {task.classes} answers, the model {model.config.vocab_size} tokens: "
-            "it was trained on another task"
-        )
-    fillers = (task.filler,) * (task.tokens_per_letter - 1)
-    spelling = tuple((letter, *fillers) for letter in range(task.letters))
-    walk = AutomatonWalk(task.transitions, task.shares, task.live, task.escape, task.products)
-    return Subject(model.eval(), task_machine(task, letters), (task.begin,) if task.begin_token else (), spelling, walk)
-
-
 def task_machine(task: TrackingTask, letters: tuple[str, ...] | None = None) -> MooreMachine:
     names = tuple(map(str, range(task.letters))) if letters is None else letters
     return MooreMachine(names, task.transitions, task.outputs, task.start)
 
 
-def compiled_subject(compiled: Compiled) -> Subject:
-    dfa, alphabet = compiled.dfa, compiled.alphabet
-    machine = MooreMachine(dfa.letters, dfa.transitions, tuple(range(dfa.states)), dfa.start)
-    spelling = tuple(tuple(alphabet.spelled(letter)) for letter in range(alphabet.letters))
-    walk = AutomatonWalk(dfa.transitions, None, dfa.live_states(), LEAVES, None)
-    return Subject(compiled.model, machine, (alphabet.begin,), spelling, walk)
+def require_fixed_size(model: SequenceModel) -> None:
+    if "attention" in model.config.mixers:
+        raise ValueError("attention's state grows with the word: there is no joint state of fixed size to look at")
+
+
+def state_vector(state: ModelState) -> Float[Tensor, "B D"]:
+    """Return the joint state as one vector, in float64; an empty memory's scale of -inf (mLSTM, sLSTM) counts as 0."""
+    return torch.nan_to_num(torch.cat([part.flatten(1).double() for part in state_parts(state)], 1), neginf=0.0)
+
+
+def shifted(state: ModelState, by: Float[Tensor, "B D"]) -> ModelState:
+    """Every number moved by its entry of `by`, and rounded to its type."""
+    moves = iter(by.split([part[0].numel() for part in state_parts(state)], 1))
+
+    def move(part: Tensor) -> Tensor:
+        return (part.double() + next(moves).view(part.shape)).to(part.dtype)
+
+    return ModelState(
+        tuple(
+            MixerState(tuple(map(move, layer.memory)), None if layer.window is None else move(layer.window))
+            for layer in state.layers
+        )
+    )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eigentrack.expressivity.householder import (
+from eigentrack.expressivity.householder_products import (
     Factor,
     Matrix,
     eigenvalues_are_one_or_inside,

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eigentrack.automata import DFA, language
-from eigentrack.automata.maps import (
+from eigentrack.automata import DFA, language, word_problem_dfa
+from eigentrack.automata.letter_maps import (
     changed_rank,
+    counter_steps,
     cycle_lengths,
     injective_sink,
     is_constant,
@@ -93,3 +94,25 @@ def test_two_absorbing_states_within_reach_exclude_each_other() -> None:
 
 def test_letter_maps_are_columns_of_the_table() -> None:
     assert letter_maps(language("flip-flop")) == {"0": (0, 0), "1": (1, 1), "i": (0, 1)}
+
+
+@pytest.mark.parametrize(("group", "letters"), [("Z2", "all"), ("Z7", "generators"), ("Z12", "all"), ("Z2xZ3", "generators")])
+def test_states_are_numbers_and_letters_steps(group: str, letters: str) -> None:
+    dfa = word_problem_dfa(group, letters)
+    found = counter_steps(dfa)
+    assert found is not None
+    number, step = found
+    assert sorted(number) == list(range(dfa.states))
+    assert number[dfa.start] == 0
+    for state, letter in product(range(dfa.states), range(len(dfa.letters))):
+        assert number[dfa.transitions[state][letter]] == (number[state] + step[letter]) % dfa.states
+
+
+@pytest.mark.parametrize("name", ["flip-flop", "tomita5", "shell-game5", "binary-mod3", "t3", "abab"])
+def test_other_automata_do_not_count(name: str) -> None:
+    assert counter_steps(language(name)) is None
+
+
+def test_a_cycle_that_a_letter_turns_back_is_no_counter() -> None:
+    """The dihedral group: a turns the square, b mirrors it."""
+    assert counter_steps(DFA(("a", "b"), ((1, 0), (2, 3), (3, 2), (0, 1)), frozenset({0}))) is None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eigentrack.automata import language
-from eigentrack.expressivity.spectral_conditions import (
+from eigentrack.expressivity.eigenvalue_conditions import (
     Matrix,
     has_complex_eigenvalue,
     has_eigenvalue_off_the_nonnegative_axis,
