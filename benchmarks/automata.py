@@ -23,7 +23,7 @@ from eigentrack.automata.holonomy import holonomy
 from eigentrack.automata.machines import all_maps
 from eigentrack.automata.transition_monoid import libsemigroups_monoid, search_monoid
 from eigentrack.experiments.provenance import provenance
-from eigentrack.models.storage import write_json
+from eigentrack.files import write_json
 
 
 def main() -> None:

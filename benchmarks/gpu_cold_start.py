@@ -28,7 +28,7 @@ import torch
 from gpu_table import Contender, Run, parse_arguments
 
 from eigentrack.experiments.provenance import provenance
-from eigentrack.models.storage import write_json
+from eigentrack.files import write_json
 
 
 def both(contender: Contender) -> Run:

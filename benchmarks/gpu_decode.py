@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eigentrack.experiments.provenance import provenance
-from eigentrack.models.storage import write_json
+from eigentrack.files import write_json
 from eigentrack.ops import delta_rule, gated_linear, selective_scan
 from eigentrack.spectrum import EigenRange
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from eigentrack.experiments.provenance import provenance
+from eigentrack.files import write_json
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.models.storage import write_json
 from eigentrack.tasks import Task
 from eigentrack.tasks.registry import make_task
 from eigentrack.training import TrainingConfig

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from eigentrack.experiments.provenance import provenance
+from eigentrack.files import write_json
 from eigentrack.layers import MIXERS
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.models.storage import write_json
 from eigentrack.tasks.tracking import parity
 from eigentrack.training import TrainingConfig
 from eigentrack.training.captured_step import CapturedStep

@@ -23,10 +23,7 @@ if importlib.util.find_spec("beartype") is not None:
     install_import_hook(
         [
             *(f"eigentrack.ops.{path.parent.name}.{path.stem}" for path in ops.glob("*/*.py") if path.stem in checked),
-            *(
-                f"eigentrack.ops.shared.{name}"
-                for name in ("chunk_carry", "chunk_decay", "chunk_layout", "dispatch")
-            ),
+            *(f"eigentrack.ops.shared.{name}" for name in ("chunk_carry", "chunk_decay", "chunk_layout", "dispatch")),
             *(f"eigentrack.ops.shared.{name}" for name in ("packing", "per_sequence", "rotating_frame", "rotation", "shapes")),
             *("eigentrack.layers", "eigentrack.models.sequence_model", "eigentrack.tasks"),
         ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from eigentrack.compiler import choose_plan, compile_network, save_compiled
 from eigentrack.explorer.language_choice import LanguageChoice
-from eigentrack.explorer.worker import Line
+from eigentrack.processes import Line
 
 
 def compile_into(line: Line, choice: LanguageChoice, architecture: str | None, folder: Path) -> None:
