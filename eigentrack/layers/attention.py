@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from eigentrack.layers.mixer import Mixer, MixerState
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.validation import head_width
-from eigentrack.ops.shared.packing import sequence_lengths
+from eigentrack.ops.shared.packing import Packing
 
 
 class Attention(Mixer):
@@ -42,14 +42,14 @@ class Attention(Mixer):
         return MixerState((cache, cache, torch.zeros(sequences, 0, dtype=torch.bool, device=cache.device)))
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         q, k, v = self.qkv_proj(x).chunk(3, dim=-1)
         q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in (self.query_norm(q), self.key_norm(k), v))
-        if cu_seqlens is None:
+        if packing is None:
             y, memory = self._attend(q, k, v, *state.memory)
         else:
-            lengths = sequence_lengths(x.shape[0], x.shape[1], cu_seqlens)
+            lengths = packing.lengths
             rows = zip(*(part.split(lengths, 1) for part in (q, k, v)), *(part.split(1) for part in state.memory), strict=True)
             outputs, memories = zip(*(self._attend(*row) for row in rows), strict=True)
             y, memory = torch.cat(outputs, dim=1), MixerState.stack([MixerState(memory) for memory in memories]).memory

@@ -9,8 +9,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from eigentrack.layers.mixer import Mixer, MixerState
-from eigentrack.layers.short_convolution import Part, ShortConvolution
+from eigentrack.layers.short_convolution import ShortConvolution
 from eigentrack.layers.validation import require_positive
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.short_convolution.reference import Part
 
 
 class Convolution(Mixer):
@@ -28,8 +30,8 @@ class Convolution(Mixer):
         return MixerState((), self.convolution.initial_window(sequences))
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         assert state.window is not None  # initial_state made it
-        (y,), window, _ = self.convolution([Part(self.in_proj(x))], state.window, cu_seqlens)
+        (y,), window, _ = self.convolution([Part(self.in_proj(x))], state.window, packing, backend=backend)
         return self.out_proj(y), MixerState((), window)

@@ -19,11 +19,13 @@ from torch.nn import functional as F
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, matrix_eigenvalues
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.rotating_gates import gate_matrices, optional_turns
-from eigentrack.layers.short_convolution import Part, optional_convolution
+from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.time_step import bias_of_step, initial_time_step_bias
 from eigentrack.layers.validation import head_width, require_number, require_positive, require_two_numbers
 from eigentrack.layers.widening import optional_widening
 from eigentrack.ops import delta_rule
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.short_convolution.reference import Part
 from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
 
 LARGEST_OVERSHOOT = 10  # cuts b at logits of ±0.1
@@ -134,15 +136,15 @@ class DeltaNet(LinearMixer):
         self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
-        q, k, v, beta, window = self._factors(x, state.window, cu_seqlens)
+        q, k, v, beta, window = self._factors(x, state.window, packing)
         if self.write_noise and self.training:
             v = v + self.write_noise * torch.randn_like(v)
         y, memory = delta_rule(
             *(q, k, v, beta, self._gate(x), self._turns(x)),
             initial_state=state.memory[0],
-            cu_seqlens=cu_seqlens,
+            cu_seqlens=packing,
             backend=backend,
         )
         y = self.norm(y)
@@ -151,7 +153,7 @@ class DeltaNet(LinearMixer):
         return self.out_proj(y.flatten(-2)), MixerState((memory,), window)
 
     def transitions(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> Float[Tensor, "B T H K K"]:
         _, k, _, beta, _ = self._factors(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
         k, gate, turns = gate_precision(k), self._gate(x), self._turns(x)
@@ -165,7 +167,7 @@ class DeltaNet(LinearMixer):
         return product
 
     def gates(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> dict[str, Tensor]:
         """With the keys as the rows of K and D = diag(beta), the factors multiply to I - Kᵀ T K, T = (I + D tril(KKᵀ, -1))⁻¹ D,
         which has the eigenvalues of the n by n matrix I - T KKᵀ, and 1. With a gate per channel, or one that turns, all K
@@ -187,7 +189,7 @@ class DeltaNet(LinearMixer):
         return {"eigenvalue": gate[..., None] * eigenvalue, "beta": beta, "gate": gate}
 
     def _factors(
-        self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None
+        self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | Packing | None
     ) -> tuple[
         Float[Tensor, "B T H K"],
         Float[Tensor, "B T H n K"],

@@ -12,10 +12,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision, matrix_eigenvalues
-from eigentrack.layers.short_convolution import Part, optional_convolution
+from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.spectral_norm import spectral_norm
 from eigentrack.layers.validation import require_positive
 from eigentrack.ops import dense_scan
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.short_convolution.reference import Part
 from eigentrack.spectrum import EigenRange
 
 START = 0.1  # |A - I|, about, in spectral norm: the norm of a product of 500 such matrices is still below 100
@@ -64,29 +66,29 @@ class Dense(LinearMixer):
         return MixerState((memory + identity,), start.window)
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
-        matrices, window = self._matrices(x, state.window, cu_seqlens)
+        matrices, window = self._matrices(x, state.window, packing)
         limit = None if self.bare else LIMIT
         (start,) = state.memory
-        states, memory = dense_scan(matrices, initial_state=start, cu_seqlens=cu_seqlens, limit=limit, backend=backend)
+        states, memory = dense_scan(matrices, initial_state=start, cu_seqlens=packing, limit=limit, backend=backend)
         read = states.flatten(-2)
         if not self.bare:
             read = _into_unit_ball(read)
         return self.out_proj(read.flatten(-2).to(x.dtype)), MixerState((memory,), window)
 
     def transitions(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> Float[Tensor, "B T H n n"]:
         return self._matrices(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)[0]
 
     def gates(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> dict[str, Tensor]:
         return {"eigenvalue": matrix_eigenvalues(self.transitions(x, state, cu_seqlens))}
 
     def _matrices(
-        self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None
+        self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | Packing | None
     ) -> tuple[Float[Tensor, "B T H n n"], Tensor | None]:
         (x,), window, _ = self._convolve([Part(x)], window, cu_seqlens)
         matrices = gate_precision(self.matrix_proj(x)).unflatten(-1, self.memory_shape)

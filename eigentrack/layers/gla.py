@@ -19,11 +19,12 @@ from torch.nn import functional as F
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_corners, optional_turns
-from eigentrack.layers.short_convolution import Part, optional_convolution
-from eigentrack.layers.unit_keys import unit
+from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.validation import head_width, require_positive, require_positive_number, require_two_numbers
 from eigentrack.layers.widening import optional_widening
 from eigentrack.ops import gated_linear
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.short_convolution.reference import Part, unit
 from eigentrack.spectrum import EigenPolygon, EigenRange, Eigenvalues
 
 RANK, TEMPERATURE = 16, 16.0  # of the gates
@@ -120,12 +121,12 @@ class GLA(LinearMixer):
         self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         projections = (self.q_proj, self.k_proj, self.v_proj)
         parts = [Part(project(x)) for project in projections if project is not None]
         silu = self.convolution is not None and not self.bare
-        convolved, window, _ = self._convolve(parts, state.window, cu_seqlens, silu=silu)
+        convolved, window, _ = self._convolve(parts, state.window, packing, silu=silu)
         q, *written = (part.unflatten(-1, (self.heads, -1)) for part in convolved)
         k, v = written or (torch.zeros_like(q), q.new_zeros(*q.shape[:-1], self.memory_shape[-1]))
         y, memory = gated_linear(
@@ -134,7 +135,7 @@ class GLA(LinearMixer):
             v,
             *self._gates(x),
             initial_state=state.memory[0],
-            cu_seqlens=cu_seqlens,
+            cu_seqlens=packing,
             backend=backend,
         )
         y = self.norm(y)
@@ -143,12 +144,12 @@ class GLA(LinearMixer):
         return self.out_proj(y.flatten(-2)), MixerState((memory,), window)
 
     def transitions(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> Float[Tensor, "B T H K K"]:
         return gate_matrices(*self._gates(x))
 
     def gates(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> dict[str, Tensor]:
         return {"eigenvalue": gate_eigenvalues(*self._gates(x))}
 

@@ -12,6 +12,7 @@ from eigentrack.layers.mixer import Mixer, MixerState
 from eigentrack.layers.recurrent_gates import RecurrentGates
 from eigentrack.layers.validation import head_width
 from eigentrack.ops import lstm
+from eigentrack.ops.shared.packing import Packing
 
 
 class LSTM(Mixer):
@@ -26,10 +27,8 @@ class LSTM(Mixer):
         return MixerState((zeros, zeros))
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         c, h = state.memory
-        y, last = lstm(
-            self.gates(x), recurrent=self.gates.recurrent, initial_state=(c, h), cu_seqlens=cu_seqlens, backend=backend
-        )
+        y, last = lstm(self.gates(x), recurrent=self.gates.recurrent, initial_state=(c, h), cu_seqlens=packing, backend=backend)
         return self.out_proj(y.flatten(-2)), MixerState(last)

@@ -16,12 +16,13 @@ from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_turns
-from eigentrack.layers.short_convolution import Part, optional_convolution
+from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
-from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import require_positive
 from eigentrack.layers.widening import optional_widening
 from eigentrack.ops import gated_linear, selective_scan
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.short_convolution.reference import Part, unit
 from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
@@ -65,9 +66,9 @@ class Mamba(LinearMixer):
         self.out_proj = nn.Linear(channels, d_model, bias=False)
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
-        u, z, window = self._inputs(x, state.window, cu_seqlens)
+        u, z, window = self._inputs(x, state.window, packing)
         dt, b, c, features = self._selection(u)
         if self.widening is not None:  # the scan makes its eigenvalues itself: these are made here
             one_value = state.memory[0][..., None]  # [B, D, N, 1]
@@ -77,7 +78,7 @@ class Mamba(LinearMixer):
                 (dt * u)[..., None],
                 self._radial(dt, features),
                 initial_state=one_value,
-                cu_seqlens=cu_seqlens,
+                cu_seqlens=packing,
                 backend=backend,
             )
             y = (y[..., 0] + self.skip * u) * F.silu(z)
@@ -88,23 +89,23 @@ class Mamba(LinearMixer):
             skip=self.skip,
             eigenvalues=self.eigenvalues.radial,
             initial_state=state.memory[0],
-            cu_seqlens=cu_seqlens,
+            cu_seqlens=packing,
             backend=backend,
         )
         return self.out_proj(y), MixerState((memory,), window)
 
     def transitions(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> Float[Tensor, "B T D N N"]:
         return gate_matrices(*self._gates(x, state, cu_seqlens))
 
     def gates(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> dict[str, Tensor]:
         return {"eigenvalue": gate_eigenvalues(*self._gates(x, state, cu_seqlens))}
 
     def _gates(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None, cu_seqlens: Tensor | None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None, cu_seqlens: Tensor | Packing | None
     ) -> tuple[Float[Tensor, "B T D n"], Float[Tensor, "B T D n"] | None]:
         u, _, _ = self._inputs(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
         dt, _, _, features = self._selection(u)
@@ -115,7 +116,7 @@ class Mamba(LinearMixer):
         return None if self.turn_proj is None else self.turn_proj(u)
 
     def _inputs(
-        self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None
+        self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | Packing | None
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"], Tensor | None]:
         u, z = self.in_proj(x).chunk(2, dim=-1)
         (u,), window, _ = self._convolve([Part(u)], window, cu_seqlens, silu=True)

@@ -15,12 +15,13 @@ from torch.nn import functional as F
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.rotating_gates import gate_eigenvalues, gate_matrices, optional_turns
-from eigentrack.layers.short_convolution import Part, optional_convolution
+from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
-from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import require_positive
 from eigentrack.layers.widening import optional_widening
 from eigentrack.ops import gated_linear
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.short_convolution.reference import Part, unit
 from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
@@ -66,10 +67,10 @@ class Mamba2(LinearMixer):
         self.out_proj = nn.Linear(channels, d_model, bias=False)
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         z, xbc, dt_logits = self.in_proj(x).split([self._convolved[0], sum(self._convolved), self.heads], dim=-1)
-        (xbc,), window, _ = self._convolve([Part(xbc)], state.window, cu_seqlens, silu=True)
+        (xbc,), window, _ = self._convolve([Part(xbc)], state.window, packing, silu=True)
         values, b, c = xbc.split(self._convolved, dim=-1)
         values = values.unflatten(-1, (self.heads, -1))
         b, c = (self._for_heads(part) for part in (b, c))
@@ -81,19 +82,19 @@ class Mamba2(LinearMixer):
             self._radial(dt, x),
             self._turns(x),
             initial_state=state.memory[0],
-            cu_seqlens=cu_seqlens,
+            cu_seqlens=packing,
             backend=backend,
         )
         y = y + self.skip[:, None] * values
         return self.out_proj(self.norm(y.flatten(-2) * F.silu(z))), MixerState((memory,), window)
 
     def transitions(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> Float[Tensor, "B T H N N"]:
         return gate_matrices(*self._all_gates(x))
 
     def gates(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> dict[str, Tensor]:
         radial, turns = self._all_gates(x)
         return {"eigenvalue": radial[..., 0] if turns is None else gate_eigenvalues(radial, turns)}

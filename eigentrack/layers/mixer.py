@@ -14,10 +14,11 @@ from jaxtyping import Complex, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eigentrack.layers.short_convolution import Convolved, Part, ShortConvolution, finish, joined
+from eigentrack.layers.short_convolution import ShortConvolution
 from eigentrack.layers.validation import check_backend, require_positive
 from eigentrack.ops.shared.dispatch import STEP, state_dtype
-from eigentrack.ops.shared.packing import check_bounds_type
+from eigentrack.ops.shared.packing import Packing, sequence_count
+from eigentrack.ops.short_convolution.reference import Convolved, Part, finish, joined
 from eigentrack.spectrum import EigenDisk, EigenPolygon, Eigenvalues
 
 
@@ -68,11 +69,12 @@ class Mixer(nn.Module, ABC):
         self.backend = backend
 
     def forward(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         if x.ndim != 3 or x.shape[-1] != self.d_model:
             raise ValueError(f"{type(self).__name__}: input has shape {list(x.shape)}, expected [batch, time, {self.d_model}]")
-        return self._mix(x, self._state_for(x, state, cu_seqlens), cu_seqlens, self.backend)
+        packing = Packing.of(x, cu_seqlens)
+        return self._mix(x, self._state_for(x, state, packing), packing, self.backend)
 
     def step(self, x: Float[Tensor, "B d"], state: MixerState | None = None) -> tuple[Float[Tensor, "B d"], MixerState]:
         """One token for each sequence: on a GPU the op's kernel, one launch, where it has one for the case; else one turn of
@@ -89,13 +91,11 @@ class Mixer(nn.Module, ABC):
 
     @abstractmethod
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]: ...
 
-    def _state_for(self, x: Tensor, state: MixerState | None, cu_seqlens: Tensor | None) -> MixerState:
-        if cu_seqlens is not None:
-            check_bounds_type(cu_seqlens)
-        sequences = x.shape[0] if cu_seqlens is None else max(0, len(cu_seqlens) - 1)
+    def _state_for(self, x: Tensor, state: MixerState | None, cu_seqlens: Tensor | Packing | None) -> MixerState:
+        sequences = sequence_count(x, Packing.of(x[:, None] if x.ndim == 2 else x, cu_seqlens))
         if state is None:
             return self.initial_state(sequences)
         if state.sequences != sequences:
@@ -155,7 +155,7 @@ class LinearMixer(Mixer):
         return MixerState((memory if self.initial_memory is None else memory + self.initial_memory,), window)
 
     def _convolve(
-        self, parts: Sequence[Part], window: Tensor | None, cu_seqlens: Tensor | None, *, silu: bool = False
+        self, parts: Sequence[Part], window: Tensor | None, cu_seqlens: Tensor | Packing | None, *, silu: bool = False
     ) -> Convolved:
         """The short convolution and what follows it, and its new window; without one, what would follow it."""
         if self.convolution is None:
@@ -163,17 +163,17 @@ class LinearMixer(Mixer):
             return Convolved(finished, window, roundings)
         if window is None:
             raise ValueError(f"{type(self).__name__}: the state has no window for the convolution; initial_state() makes one")
-        return self.convolution(parts, window, cu_seqlens, silu=silu)
+        return self.convolution(parts, window, cu_seqlens, silu=silu, backend=self.backend)
 
     @abstractmethod
     def transitions(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> Float[Tensor, "B T H n n"]:
         """The matrices A(x_t) that `forward` would apply to the memory of each head."""
 
     @abstractmethod
     def gates(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> dict[str, Tensor]:
         """What A(x_t) is made of, each [B, T, H, ...]: "eigenvalue", and "beta" and "gate" where the layer has them.
 

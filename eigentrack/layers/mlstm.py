@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
-from eigentrack.layers.short_convolution import Part, optional_convolution
-from eigentrack.layers.unit_keys import unit
+from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.validation import head_width
 from eigentrack.ops import mlstm
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.short_convolution.reference import Part, unit
 from eigentrack.spectrum import EigenRange
 
 
@@ -60,10 +61,10 @@ class MLSTM(LinearMixer):
         return MixerState((*start.memory, normaliser, m), start.window)
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         parts = [Part(self.q_proj(x)), Part(self.k_proj(x))]
-        convolved, window, _ = self._convolve(parts, state.window, cu_seqlens, silu=self.convolution is not None)
+        convolved, window, _ = self._convolve(parts, state.window, packing, silu=self.convolution is not None)
         q, k = (part.unflatten(-1, (self.heads, -1)) for part in convolved)
         memory, normaliser, m = state.memory
         y, last = mlstm(
@@ -73,20 +74,20 @@ class MLSTM(LinearMixer):
             gate_precision(self.input_gate_proj(x)),
             self._forget_gate(x),
             initial_state=(memory, normaliser, m),
-            cu_seqlens=cu_seqlens,
+            cu_seqlens=packing,
             backend=backend,
         )
         y = self.norm(y).flatten(-2) * torch.sigmoid(self.output_gate_proj(x))
         return self.out_proj(y), MixerState(last, window)
 
     def transitions(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> Float[Tensor, "B T H K K"]:
         forget = self._forget_gate(x)
         return torch.diag_embed(forget[..., None].expand(*forget.shape, self.memory_shape[1]))
 
     def gates(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> dict[str, Tensor]:
         return {"eigenvalue": self._forget_gate(x)}
 

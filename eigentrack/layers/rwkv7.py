@@ -26,9 +26,10 @@ from torch import Tensor, nn
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.token_shift import previous_token
-from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive, require_positive_number
 from eigentrack.ops import low_rank
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.short_convolution.reference import unit
 from eigentrack.spectrum import EigenRange
 
 STREAMS = ("r", "w", "k", "v", "a", "g")  # each mixes a token with the one before it in shares of its own
@@ -75,9 +76,9 @@ class RWKV7(LinearMixer):
         return MixerState(super().initial_state(sequences).memory, self.shift.new_zeros(sequences, 1, self.d_model))
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
-        streams, window = self._streams(x, state.window, cu_seqlens)
+        streams, window = self._streams(x, state.window, packing)
         r, v = (self._by_head(project(streams[name])) for name, project in (("r", self.r_proj), ("v", self.v_proj)))
         w, a, erase, k = self._transition(streams)
         nothing = torch.zeros_like(k)
@@ -88,7 +89,7 @@ class RWKV7(LinearMixer):
             torch.stack([torch.zeros_like(v), v], dim=3),
             w,
             initial_state=state.memory[0],
-            cu_seqlens=cu_seqlens,
+            cu_seqlens=packing,
             backend=backend,
         )
         y = self.norm(y.flatten(0, 1).flatten(1)).view_as(x)
@@ -96,13 +97,13 @@ class RWKV7(LinearMixer):
         return self.out_proj(self.g_proj(streams["g"]) * (y + bonus.flatten(-2))), MixerState((memory,), window)
 
     def transitions(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> Float[Tensor, "B T H K K"]:
         w, a, erase, _ = self._transition(self._streams(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)[0])
         return torch.diag_embed(w) - (a * erase)[..., :, None] * erase[..., None, :]
 
     def gates(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> dict[str, Tensor]:
         """ "gate" is w, "beta" a. The eigenvalues are those of the symmetric twin diag(w) - c cᵀ."""
         w, a, erase, _ = self._transition(self._streams(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)[0])
@@ -111,7 +112,7 @@ class RWKV7(LinearMixer):
         return {"eigenvalue": torch.linalg.eigvalsh(symmetric.cpu()).to(x.device), "beta": a, "gate": w}
 
     def _streams(
-        self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | None
+        self, x: Float[Tensor, "B T d"], window: Tensor | None, cu_seqlens: Tensor | Packing | None
     ) -> tuple[dict[str, Float[Tensor, "B T d"]], Tensor]:
         assert window is not None  # initial_state made it
         before, window = previous_token(x, window, cu_seqlens)

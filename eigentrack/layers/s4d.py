@@ -15,10 +15,12 @@ from torch.nn import functional as F
 
 from eigentrack.layers.mixer import LinearMixer, MixerState, gate_precision
 from eigentrack.layers.rotating_gates import check_pairs, gate_eigenvalues, gate_matrices
-from eigentrack.layers.short_convolution import Part, optional_convolution
+from eigentrack.layers.short_convolution import optional_convolution
 from eigentrack.layers.time_step import initial_time_step_bias
 from eigentrack.layers.validation import require_positive
 from eigentrack.ops import s4d
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.short_convolution.reference import Part
 from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
 
 
@@ -61,10 +63,10 @@ class S4D(LinearMixer):
         self.out_proj = nn.Linear(channels, d_model, bias=False)
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         u, z = self.in_proj(x).chunk(2, dim=-1)
-        (u,), window, _ = self._convolve([Part(u)], state.window, cu_seqlens)
+        (u,), window, _ = self._convolve([Part(u)], state.window, packing)
         dt, radial, turns = self._eigenvalue()
         y, memory = s4d(
             dt * u,
@@ -72,21 +74,21 @@ class S4D(LinearMixer):
             turns=turns,
             c=self.read,
             initial_state=state.memory[0],
-            cu_seqlens=cu_seqlens,
+            cu_seqlens=packing,
             backend=backend,
         )
         y = (y + self.skip * u) * F.silu(z)
         return self.out_proj(y.to(x.dtype)), MixerState((memory,), window)
 
     def transitions(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> Float[Tensor, "B T D N N"]:
         _, radial, turns = self._eigenvalue()
         matrices = gate_matrices(radial, turns)
         return matrices.expand(*x.shape[:2], *matrices.shape)
 
     def gates(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | None = None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> dict[str, Tensor]:
         _, radial, turns = self._eigenvalue()
         eigenvalue = gate_eigenvalues(radial, turns)

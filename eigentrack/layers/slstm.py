@@ -14,6 +14,7 @@ from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.recurrent_gates import RecurrentGates
 from eigentrack.layers.validation import head_width
 from eigentrack.ops import slstm
+from eigentrack.ops.shared.packing import Packing
 
 
 class SLSTM(Mixer):
@@ -30,14 +31,14 @@ class SLSTM(Mixer):
         return MixerState((zeros, zeros, zeros, torch.full_like(zeros, -torch.inf)))
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         c, n, h, m = state.memory
         y, last = slstm(
             self.gates(x),
             recurrent=self.gates.recurrent,
             initial_state=(c, n, h, m),
-            cu_seqlens=cu_seqlens,
+            cu_seqlens=packing,
             backend=backend,
         )
         return self.out_proj(self.norm(y).flatten(-2)), MixerState(last)

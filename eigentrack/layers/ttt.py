@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from eigentrack.layers.mixer import Mixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
-from eigentrack.layers.unit_keys import unit
 from eigentrack.layers.validation import head_width, require_positive, require_positive_number
-from eigentrack.ops.shared.packing import sequence_lengths
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.short_convolution.reference import unit
 
 
 class TTT(Mixer):
@@ -52,11 +52,11 @@ class TTT(Mixer):
         return MixerState((weight, bias, weight, bias, self._zeros(sequences, 1)))
 
     def _mix(
-        self, x: Float[Tensor, "B T d"], state: MixerState, cu_seqlens: Tensor | None, backend: str
+        self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
-        longest = max(sequence_lengths(x.shape[0], x.shape[1], cu_seqlens))
+        longest = x.shape[1] if packing is None else max(packing.lengths)
         *memory, done = (gate_precision(part) for part in state.memory)
-        row, position, lengths = _places(x, cu_seqlens)
+        row, position, lengths = _places(x, packing)
         done = done.round().clamp(0, self.mini_batch - 1)  # still a count where a study has moved the whole state by noise
         column = position + done.long()[row, 0]
         mini_batches = (longest + 2 * self.mini_batch - 2) // self.mini_batch  # enough wherever the first one was left
@@ -113,15 +113,14 @@ class TTT(Mixer):
 
 
 def _places(
-    x: Float[Tensor, "B T d"], cu_seqlens: Tensor | None
+    x: Float[Tensor, "B T d"], packing: Packing | None
 ) -> tuple[Int[Tensor, " BT"], Int[Tensor, " BT"], Int[Tensor, "S 1"]]:
     """The sequence of every token, its position there, and how long each sequence is. Nothing is read on the host or copied
     from it, so that a CUDA graph can hold it."""
     batch, time, _ = x.shape
     token = torch.arange(time, device=x.device)
-    if cu_seqlens is None:
+    if packing is None:
         row = torch.arange(batch, device=x.device)
         return row.repeat_interleave(time), token.repeat(batch), torch.full_like(row, time)[:, None]
-    bounds = cu_seqlens.to(token)
-    row = torch.searchsorted(bounds[1:], token, right=True)
+    bounds, row = packing.bounds, packing.sequence_of_token()
     return row, token - bounds[row], bounds.diff()[:, None]

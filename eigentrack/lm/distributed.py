@@ -78,7 +78,9 @@ class LanguageLoss(nn.Module):
     ) -> Float[Tensor, ""]:
         """In nats, over all targets that are asked for."""
         x, _ = self.model.hidden(tokens, None, cu_seqlens)
-        return summed_cross_entropy(x.flatten(0, 1), self.model.head.weight, targets.flatten())
+        return summed_cross_entropy(
+            x.flatten(0, 1), self.model.head.weight, targets.flatten(), backend=self.model.config.backend
+        )
 
 
 def share_out(loss: LanguageLoss, world: World, computed_in: torch.dtype) -> None:

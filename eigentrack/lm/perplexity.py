@@ -178,7 +178,9 @@ def perplexity_by_position(
             tokens, targets = _read(row, chosen + begin, part.stop - begin)
             device = model.embedding.weight.device
             x, state = model.hidden(tokens.to(device), state)
-            losses = each_cross_entropy(x.flatten(0, 1), model.head.weight, targets.flatten().to(device))
+            losses = each_cross_entropy(
+                x.flatten(0, 1), model.head.weight, targets.flatten().to(device), backend=model.config.backend
+            )
             nats.index_add_(0, bucket_of[part], losses.view_as(targets).sum(0, dtype=torch.float64).cpu())
             asked = targets != IGNORED
             counts.index_add_(0, bucket_of[part], asked.sum(0))

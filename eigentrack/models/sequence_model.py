@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from eigentrack.layers import MixerState
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.models.config import ModelConfig
+from eigentrack.ops.shared.packing import Packing
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Block(nn.Module):
         self.mlp = GatedMLP(config.d_model, width) if width else None
 
     def forward(
-        self, x: Float[Tensor, "B T d"], state: MixerState | None, cu_seqlens: Tensor | None
+        self, x: Float[Tensor, "B T d"], state: MixerState | None, cu_seqlens: Tensor | Packing | None
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         if self.norm_after:
             mixed, state = self.mixer(x, state, cu_seqlens)
@@ -110,26 +111,25 @@ class SequenceModel(nn.Module):
                 corners.steps.fill_(number)
 
     def forward(
-        self, tokens: Int[Tensor, "B T"], state: ModelState | None = None, cu_seqlens: Tensor | None = None
+        self, tokens: Int[Tensor, "B T"], state: ModelState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> tuple[Float[Tensor, "B T vocab"], ModelState]:
         """Logits after every token, and the state from which the next tokens go on."""
         x, state = self.hidden(tokens, state, cu_seqlens)
         return self.head(x), state
 
     def hidden(
-        self, tokens: Int[Tensor, "B T"], state: ModelState | None = None, cu_seqlens: Tensor | None = None
+        self, tokens: Int[Tensor, "B T"], state: ModelState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> tuple[Float[Tensor, "B T d"], ModelState]:
         """What the head reads: `forward` without it, for a loss that never holds all logits at once."""
         self._check_tokens(tokens, 2, "[batch, time]")
+        packing = Packing.of(tokens, cu_seqlens)
         checkpointed = self.activation_checkpointing and self.training and torch.is_grad_enabled()
 
         def apply(block: nn.Module, x: Tensor, layer_state: MixerState | None) -> tuple[Tensor, MixerState]:
             if checkpointed:
                 # without noise there is no random state to keep, which some versions of torch cannot inside a CUDA graph
-                return checkpoint(
-                    *(block, x, layer_state, cu_seqlens), use_reentrant=False, preserve_rng_state=self.draws_noise
-                )
-            return block(x, layer_state, cu_seqlens)
+                return checkpoint(*(block, x, layer_state, packing), use_reentrant=False, preserve_rng_state=self.draws_noise)
+            return block(x, layer_state, packing)
 
         return self._through_blocks(tokens, state, apply)
 

@@ -9,7 +9,7 @@ import torch
 
 from eigentrack.layers.slstm import SLSTM
 from eigentrack.models import SequenceModel
-from eigentrack.ops.slstm.cases import SLSTM_KERNEL
+from eigentrack.ops.slstm.op import SLSTM as SLSTM_OP
 
 STEPS_TO_PAY = 5000  # of a few milliseconds, of which it saves up to half
 MODELS_IN_A_PROCESS = 256  # a sweep trains many of them one after another, and each shape is compiled anew
@@ -33,7 +33,7 @@ def _has_kernel(layer: SLSTM) -> bool:
     recurrent = layer.gates.recurrent
     token = recurrent.new_empty(1, 1, *recurrent.shape[:3])
     state = layer.initial_state(1).memory
-    return SLSTM_KERNEL.runs_on(layer.backend, token, recurrent=recurrent, initial_state=state, cu_seqlens=None)
+    return SLSTM_OP.runs_kernel(layer.backend, token, recurrent=recurrent, initial_state=state)
 
 
 def compile_pass(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,7 +18,8 @@ from eigentrack.ops.lstm.op import LSTM
 from eigentrack.ops.mlstm.op import MLSTM
 from eigentrack.ops.s4d.op import S4D
 from eigentrack.ops.selective_scan.op import SELECTIVE_SCAN
-from eigentrack.ops.shared.dispatch import Backend
+from eigentrack.ops.shared.dispatch import Op
+from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.slstm.op import SLSTM
 from eigentrack.spectrum import EigenRange
 
@@ -51,7 +52,7 @@ class Inputs:
 @dataclass(frozen=True)
 class OpCase:
     name: str
-    backends: dict[str, Backend]
+    op: Op
     make: Callable[[EigenRange, int, int, int], Inputs]  # range, batch, time, sequences
 
     def run(
@@ -59,8 +60,10 @@ class OpCase:
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """(y, last state); mLSTM's m is folded into its memory, since m only chooses units."""
         state = inputs.state if len(inputs.state) > 1 else inputs.state[0]
-        y, last = self.backends[backend](
-            *inputs.sequences, initial_state=state, cu_seqlens=cu_seqlens, **inputs.constants, **options
+        first = next(x for x in inputs.sequences if x is not None)
+        packing = Packing.of(first, cu_seqlens)
+        y, last = self.op.backends[backend](
+            *inputs.sequences, initial_state=state, packing=packing, **inputs.constants, **options
         )
         last = last if isinstance(last, tuple) else (last,)
         if self.name == "mlstm":

@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from eigentrack.ops.shared.dispatch import execute
 from eigentrack.spectrum import EigenRange
 from tests.closeness import TOLERANCE, assert_close, relative_error
 from tests.ops.op_cases import CASES, RANGES, SEQUENTIAL_CASES, Inputs, OpCase
 
 LENGTHS = [1, 2, 63, 64, 65, 150]
-BACKENDS = [(case, backend) for case in [*CASES, *SEQUENTIAL_CASES] for backend in case.backends]
+BACKENDS = [(case, backend) for case in [*CASES, *SEQUENTIAL_CASES] for backend in case.op.backends]
 
 
 def outputs_and_gradients(
@@ -84,10 +83,8 @@ def test_values_and_gradients_agree_whatever_the_shape(
 def test_lower_precisions_stay_near_the_float64_reference(case: OpCase, dtype: torch.dtype) -> None:
     inputs = case.make(EigenRange(-1, 1), 2, 130, 2).map(lambda x: x.to(dtype))
     state = inputs.state if len(inputs.state) > 1 else inputs.state[0]
-    for backend in case.backends:
-        y, last = execute(
-            case.name, case.backends, backend, *inputs.sequences, initial_state=state, cu_seqlens=None, **inputs.constants
-        )
+    for backend in case.op.backends:
+        y, last = case.op.run(backend, *inputs.sequences, initial_state=state, packing=None, **inputs.constants)
         exact, _ = case.run("reference", inputs.map(lambda x: x.double()))
         assert y.dtype == dtype
         assert (last[0] if isinstance(last, tuple) else last).dtype == torch.float32
@@ -120,8 +117,8 @@ def test_a_split_sequence_gives_the_same_answer(case: OpCase, backend: str) -> N
     pieces, state = [], inputs.state
     for first, last in pairwise([0, 1, 64, 77, 150]):
         part = tuple(None if x is None else x[:, first:last] for x in inputs.sequences)
-        y, raw = case.backends[backend](
-            *part, initial_state=state if len(state) > 1 else state[0], cu_seqlens=None, **inputs.constants
+        y, raw = case.op.backends[backend](
+            *part, initial_state=state if len(state) > 1 else state[0], packing=None, **inputs.constants
         )
         state = raw if isinstance(raw, tuple) else (raw,)
         pieces.append(y)

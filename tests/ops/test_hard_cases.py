@@ -16,6 +16,7 @@ from eigentrack.ops.delta_rule.op import DELTA_RULE
 from eigentrack.ops.gated_linear.op import GATED_LINEAR
 from eigentrack.ops.low_rank.op import LOW_RANK
 from eigentrack.ops.shared.chunk_decay import channel_decay_scores, pairwise_decay
+from eigentrack.ops.shared.packing import Packing
 from eigentrack.spectrum import EigenRange
 from tests.closeness import assert_close
 
@@ -135,11 +136,11 @@ def test_delta_rule_and_low_rank_agree_at_every_shape(
     gate = draw(batch, time, heads, *([key] if "channel" in form else [])).tanh()
     q, v, state = draw(batch, time, heads, key), draw(batch, time, heads, factors, value), draw(batch, heads, key, value)
     if "low rank" in form:
-        backends, inputs = LOW_RANK, (q, k, 0.3 * draw(*k.shape) / factors, v, gate)
+        backends, inputs = LOW_RANK.backends, (q, k, 0.3 * draw(*k.shape) / factors, v, gate)
     else:
-        backends, inputs = DELTA_RULE, (q, k, v, beta, None if form == "no gate" else gate)
-    expected = backends["reference"](*inputs, initial_state=state, cu_seqlens=None)
-    found = backends["chunked"](*inputs, initial_state=state, cu_seqlens=None, chunk_size=chunk)
+        backends, inputs = DELTA_RULE.backends, (q, k, v, beta, None if form == "no gate" else gate)
+    expected = backends["reference"](*inputs, initial_state=state, packing=None)
+    found = backends["chunked"](*inputs, initial_state=state, packing=None, chunk_size=chunk)
     for ours, reference in zip(found, expected, strict=True):
         assert_close(ours, reference)
 
@@ -165,9 +166,9 @@ def test_gated_linear_agrees_on_every_packing(
     gates = draw(1, time, heads, *([key] if per_channel else [])).tanh()
     inputs = (draw(1, time, heads, key), draw(1, time, heads, key), draw(1, time, heads, 2), gates)
     state = draw(len(lengths), heads, key, 2)
-    bounds = torch.tensor([0, *lengths]).cumsum(0)
-    expected = GATED_LINEAR["reference"](*inputs, initial_state=state, cu_seqlens=bounds)
-    found = GATED_LINEAR["chunked"](*inputs, initial_state=state, cu_seqlens=bounds, chunk_size=chunk)
+    packing = Packing.of(inputs[0], torch.tensor([0, *lengths]).cumsum(0))
+    expected = GATED_LINEAR.backends["reference"](*inputs, initial_state=state, packing=packing)
+    found = GATED_LINEAR.backends["chunked"](*inputs, initial_state=state, packing=packing, chunk_size=chunk)
     for ours, reference in zip(found, expected, strict=True):
         assert_close(ours, reference)
 

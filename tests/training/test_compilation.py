@@ -30,7 +30,7 @@ def model(*mixers: str, is_cuda: bool = True, d_model: int = 8) -> Any:
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU."""
-    monkeypatch.setattr(dispatch, "_no_triton", lambda x: None)
+    monkeypatch.setattr(dispatch, "no_triton", lambda x: None)
 
 
 @pytest.mark.usefixtures("kernels")

@@ -13,10 +13,10 @@ import torch
 from transformers import OlmoHybridConfig, OlmoHybridForCausalLM
 from transformers.models.olmo_hybrid import modeling_olmo_hybrid
 
-from eigentrack.layers.unit_keys import unit
 from eigentrack.lm.conversion import in_our_names
 from eigentrack.lm.conversion.olmo_hybrid import OLMO_HYBRID
 from eigentrack.models import SequenceModel
+from eigentrack.ops.short_convolution.reference import unit
 from eigentrack.spectrum import EigenRange
 
 VOCABULARY, LAYERS, TIME, WIDTH, HEADS, KEY, VALUE = 19, 2, 70, 12, 3, 16, 6

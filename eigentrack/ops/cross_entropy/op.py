@@ -3,12 +3,16 @@
 The gradient is known as soon as a chunk of logits is:  ∂L/∂z_nv = softmax(z_n)_v - [v = target(n)],  so the forward pass takes
 the chunk's share of ∂L/∂x and ∂L/∂W at once, and forgets the logits.
 
+reference   all logits at once, differentiated by torch
+chunked     a few tokens at a time, in plain torch
+triton      the same, with a kernel for each chunk's rows of logits
+
 N tokens  d model width  V vocabulary
 """
 
 from __future__ import annotations
 
-import importlib.util
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,28 +20,64 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-_TRITON = importlib.util.find_spec("triton") is not None
+from eigentrack.ops.shared.dispatch import Backend, Kernel, Op, refused_tensor, state_dtype
+
 IGNORED = -100  # the target of a token that is not asked for, as in torch
 CHUNK_ENTRIES = 2**26  # logits at a time: enough to keep a GPU busy, 128 MiB in bfloat16
 
 
-def summed_cross_entropy(
-    x: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int[Tensor, " N"], *, chunk: int | None = None
+def reference(
+    x: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int[Tensor, " N"], chunk: int
 ) -> Float[Tensor, ""]:
-    """The sum over all tokens whose target is not IGNORED, in float32 or better; `chunk` tokens at a time."""
-    chunk = _tokens_at_a_time(weight) if chunk is None else chunk
+    logits = F.linear(x, weight).to(state_dtype(x))
+    return F.cross_entropy(logits, targets.long(), ignore_index=IGNORED, reduction="sum")
+
+
+def chunked(x: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int[Tensor, " N"], chunk: int) -> Float[Tensor, ""]:
     wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    return _SummedCrossEntropy.apply(x, weight, targets, chunk, wanted)
+    return _SummedCrossEntropy.apply(_losses_of_rows, x, weight, targets, chunk, wanted)
+
+
+def with_kernel(
+    x: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int[Tensor, " N"], chunk: int
+) -> Float[Tensor, ""]:
+    wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    return _SummedCrossEntropy.apply(_kernel_of_rows(), x, weight, targets, chunk, wanted)
+
+
+def refusal(x: Tensor, weight: Tensor) -> str | None:
+    return refused_tensor({"x": x, "weight": weight})
+
+
+def _load() -> Backend:
+    return with_kernel
+
+
+CROSS_ENTROPY = Op("cross_entropy", {"reference": reference, "chunked": chunked}, Kernel(_load, refusal))
+
+
+def summed_cross_entropy(
+    x: Float[Tensor, "N d"],
+    weight: Float[Tensor, "V d"],
+    targets: Int[Tensor, " N"],
+    *,
+    chunk: int | None = None,
+    backend: str = "auto",
+) -> Float[Tensor, ""]:
+    """Return the sum over all tokens whose target is not IGNORED, in float32 or better; `chunk` tokens at a time."""
+    run = CROSS_ENTROPY.function(CROSS_ENTROPY.choose(backend, x, weight))
+    return run(x, weight, targets, _tokens_at_a_time(weight) if chunk is None else chunk)
 
 
 @torch.no_grad()
 def each_cross_entropy(
-    x: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int[Tensor, " N"]
+    x: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int[Tensor, " N"], *, backend: str = "auto"
 ) -> Float[Tensor, " N"]:
-    """Of every token by itself, 0 where its target is IGNORED; for measuring, without a gradient."""
-    chunk = _tokens_at_a_time(weight)
+    """Return the loss of every token by itself, 0 where its target is IGNORED; for measuring, without a gradient."""
+    chunk, chosen = _tokens_at_a_time(weight), CROSS_ENTROPY.choose(backend, x, weight)
+    losses_of_rows = _kernel_of_rows() if chosen == "triton" else _losses_of_rows
     parts = (slice(start, start + chunk) for start in range(0, len(x), chunk))
-    return torch.cat([_losses_of_rows(F.linear(x[part], weight), targets[part], False) for part in parts])
+    return torch.cat([losses_of_rows(F.linear(x[part], weight), targets[part], False) for part in parts])
 
 
 def _tokens_at_a_time(weight: Float[Tensor, "V d"]) -> int:
@@ -46,14 +86,22 @@ def _tokens_at_a_time(weight: Float[Tensor, "V d"]) -> int:
 
 class _SummedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, chunk: int, wanted: bool) -> Tensor:
-        total = torch.zeros((), dtype=_sum_dtype(x), device=x.device)
+    def forward(
+        ctx: Any,
+        losses_of_rows: Callable[[Tensor, Tensor, bool], Tensor],
+        x: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        chunk: int,
+        wanted: bool,
+    ) -> Tensor:
+        total = torch.zeros((), dtype=state_dtype(x), device=x.device)
         x_gradient = torch.empty_like(x) if wanted else None
-        weight_gradient = torch.zeros_like(weight, dtype=_sum_dtype(weight)) if wanted else None
+        weight_gradient = torch.zeros_like(weight, dtype=state_dtype(weight)) if wanted else None
         for start in range(0, len(x), chunk):
             part = slice(start, start + chunk)
             logits = F.linear(x[part], weight)
-            total += _losses_of_rows(logits, targets[part], wanted).sum()
+            total += losses_of_rows(logits, targets[part], wanted).sum()
             if x_gradient is not None and weight_gradient is not None:
                 torch.mm(logits, weight, out=x_gradient[part])  # they are the slope now
                 weight_gradient += logits.mT @ x[part]
@@ -62,21 +110,18 @@ class _SummedCrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor, None, None, None]:
         (outer,) = gradients
         x_gradient, weight_gradient = ctx.saved_tensors
-        return x_gradient * outer.to(x_gradient.dtype), weight_gradient * outer.to(weight_gradient.dtype), None, None, None
+        scaled = (x_gradient * outer.to(x_gradient.dtype), weight_gradient * outer.to(weight_gradient.dtype))
+        return None, *scaled, None, None, None
 
 
 def _losses_of_rows(logits: Float[Tensor, "n V"], targets: Int[Tensor, " n"], slope: bool) -> Float[Tensor, " n"]:
-    """With `slope`, the logits become ∂L/∂z."""
-    if logits.is_cuda and logits.dtype in (torch.float32, torch.bfloat16) and _TRITON:
-        from eigentrack.ops.cross_entropy.kernel import losses_of_rows
-
-        return losses_of_rows(logits, targets, IGNORED, slope=slope)
+    """Return the loss of each row; with `slope`, the logits become ∂L/∂z."""
     asked = targets != IGNORED
     answers = torch.where(asked, targets, 0).long()[:, None]
-    log_share = torch.log_softmax(logits, -1, dtype=_sum_dtype(logits))
+    log_share = torch.log_softmax(logits, -1, dtype=state_dtype(logits))
     losses = torch.where(asked, -log_share.gather(1, answers)[:, 0], 0)
     if slope:
         torch.exp(log_share, out=logits)
@@ -84,5 +129,7 @@ def _losses_of_rows(logits: Float[Tensor, "n V"], targets: Int[Tensor, " n"], sl
     return losses
 
 
-def _sum_dtype(tensor: Tensor) -> torch.dtype:
-    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+def _kernel_of_rows() -> Callable[[Tensor, Tensor, bool], Tensor]:
+    from eigentrack.ops.cross_entropy.kernel import losses_of_rows
+
+    return lambda logits, targets, slope: losses_of_rows(logits, targets, IGNORED, slope=slope)

@@ -20,20 +20,23 @@ from eigentrack.ops.delta_rule.chunk import (
     beta_gradient,
     chunk_rows,
     decay_gradients,
-    decay_matrix,
     gate_gradient,
     last_row,
-    load_columns,
     load_gates,
-    load_tile,
     lower_triangle,
     pair_gradients,
-    product,
     solution,
+)
+from eigentrack.ops.shared.tiles import (
+    decay_matrix,
+    load_columns,
+    load_tile,
+    locate_chunk,
+    locate_sequence,
+    product,
     store_columns,
     store_tile,
 )
-from eigentrack.ops.delta_rule.forward import locate_chunk, locate_sequence
 
 
 # `time` is not specialised: compiled for a time of 1 the loop over chunks dissolves, and its products went wrong on Hopper

@@ -18,53 +18,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from eigentrack.ops.shared.tiles import load_tile, product
+
 SOLVE_BLOCK = tl.constexpr(16)
 MEETING_COLUMNS = tl.constexpr(16)  # of float32 keys that are multiplied at once; more do not fit the registers
 SMALLEST_BETA = tl.constexpr(1e-15)  # of what divides in (10)
 
 
 @triton.jit
-def product(b_left, b_right, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
-    """left @ right in float32, from operands of the given type."""
-    return tl.dot(b_left.to(OPERAND), b_right.to(OPERAND), input_precision=PRECISION)
-
-
-@triton.jit
-def times(left, right):
-    """For tl.reduce: the product of all."""
-    return left * right
-
-
-@triton.jit
 def solution(b_inverse, b_right, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
     """A @ right, whose diagonal of ones takes the right side as it is, not rounded to the operands' type."""
     return product(b_inverse, b_right, OPERAND, PRECISION) + (b_right - b_right.to(OPERAND).to(tl.float32))
-
-
-@triton.jit
-def load_tile(p, o_row, o_column, m_row, WIDTH: tl.constexpr):
-    """Rows o_row of a matrix with WIDTH columns; zero where there is no row or no column."""
-    mask = m_row[:, None] & (o_column < WIDTH)[None, :]
-    return tl.load(p + o_row[:, None] * WIDTH + o_column[None, :], mask=mask, other=0.0)
-
-
-@triton.jit
-def store_tile(p, b_value, o_row, o_column, m_row, WIDTH: tl.constexpr):
-    mask = m_row[:, None] & (o_column < WIDTH)[None, :]
-    tl.store(p + o_row[:, None] * WIDTH + o_column[None, :], b_value.to(p.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def load_columns(p, o_row, o_column, m_row, WIDTH: tl.constexpr):
-    """The same tile, transposed: rows of the matrix become columns."""
-    mask = m_row[None, :] & (o_column < WIDTH)[:, None]
-    return tl.load(p + o_row[None, :] * WIDTH + o_column[:, None], mask=mask, other=0.0)
-
-
-@triton.jit
-def store_columns(p, b_value, o_row, o_column, m_row, WIDTH: tl.constexpr):
-    mask = m_row[None, :] & (o_column < WIDTH)[:, None]
-    tl.store(p + o_row[None, :] * WIDTH + o_column[:, None], b_value.to(p.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -83,14 +47,6 @@ def load_gates(gate, o_row, tokens, heads, C: tl.constexpr, N: tl.constexpr):
     """g of the given rows: the token's gate in the row of its first factor, 1 in all others and beyond the chunk."""
     m_first = (o_row % N == 0) & (o_row // N < tokens) & (o_row < (C // N) * N)
     return tl.load(gate + o_row // N * heads, mask=m_first, other=1.0).to(tl.float32)
-
-
-@triton.jit
-def decay_matrix(b_g, C: tl.constexpr):
-    """Γ of (1), zero above the diagonal: one running product for every column."""
-    o = tl.arange(0, C)
-    b_steps = tl.where(o[:, None] > o[None, :], b_g[:, None], 1.0)
-    return tl.where(o[:, None] >= o[None, :], tl.cumprod(b_steps, axis=0), 0.0)
 
 
 @triton.jit

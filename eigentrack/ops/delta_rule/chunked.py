@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from eigentrack.ops.low_rank.chunked import in_chunks
-from eigentrack.ops.shared.rotating_frame import delta_rule_in_frame
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.shared.rotation import delta_rule_in_frame
 
 
 @delta_rule_in_frame
@@ -21,11 +22,11 @@ def delta_rule(
     gate: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"] | None,
     *,
     initial_state: Float[Tensor, "S H K V"],
-    cu_seqlens: Tensor | None,
+    packing: Packing | None,
     chunk_size: int = 64,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
     def factors(k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return beta * k, k, beta * v
 
     parts = (k, v, beta[..., None])
-    return in_chunks(q, parts, factors, gate, False, initial_state, cu_seqlens, chunk_size)
+    return in_chunks(q, parts, factors, gate, False, initial_state, packing, chunk_size)

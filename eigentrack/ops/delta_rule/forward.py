@@ -14,52 +14,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from eigentrack.ops.delta_rule.chunk import (
-    chunk_matrices,
-    chunk_rows,
-    decay_matrix,
-    last_row,
-    load_gates,
-    load_tile,
-    lower_triangle,
-    met_keys,
-    product,
-    solution,
-    store_tile,
-)
-
-
-@triton.jit
-def locate_chunk(slot, bounds, chunk_starts, chunk_sequence, time, C: tl.constexpr, N: tl.constexpr, PACKED: tl.constexpr):
-    """A slot's first token in the whole input, and how many tokens it holds: none if the slot is not used."""
-    TOKENS: tl.constexpr = C // N
-    if PACKED:
-        sequence = tl.load(chunk_sequence + slot)
-        chunk = slot - tl.load(chunk_starts + sequence)
-        start = tl.load(bounds + sequence).to(tl.int64)
-        end = tl.load(bounds + sequence + 1).to(tl.int64)
-    else:
-        chunks = tl.cdiv(time, TOKENS)
-        sequence = slot // chunks
-        chunk = slot % chunks
-        start = sequence.to(tl.int64) * time
-        end = start + time
-    first = start + chunk * TOKENS
-    return first, tl.minimum(end - first, TOKENS).to(tl.int32)
-
-
-@triton.jit
-def locate_sequence(sequence, bounds, chunk_starts, time, C: tl.constexpr, N: tl.constexpr, PACKED: tl.constexpr):
-    """A sequence's first token, its length, and the slot of its first chunk."""
-    if PACKED:
-        start = tl.load(bounds + sequence).to(tl.int64)
-        length = (tl.load(bounds + sequence + 1).to(tl.int64) - start).to(tl.int32)
-        slot = tl.load(chunk_starts + sequence).to(tl.int64)
-    else:
-        start = sequence.to(tl.int64) * time
-        length = time
-        slot = sequence.to(tl.int64) * tl.cdiv(time, C // N)
-    return start, length, slot
+from eigentrack.ops.delta_rule.chunk import chunk_matrices, chunk_rows, last_row, load_gates, lower_triangle, met_keys, solution
+from eigentrack.ops.shared.tiles import decay_matrix, load_tile, locate_chunk, locate_sequence, product, store_tile
 
 
 @triton.jit

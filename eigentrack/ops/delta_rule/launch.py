@@ -13,12 +13,11 @@ from torch import Tensor
 
 from eigentrack.ops.delta_rule.backward import gates_kernel, gradients_kernel, walk_back_kernel
 from eigentrack.ops.delta_rule.forward import prepare_kernel, walk_kernel
-from eigentrack.ops.delta_rule.plan import Plan
+from eigentrack.ops.delta_rule.plan import DeltaRulePlan
 from eigentrack.ops.delta_rule.short import short_backward_kernel, short_forward_kernel
 from eigentrack.ops.delta_rule.step import step_kernel
-from eigentrack.ops.shared.chunk_table import ChunkTable
-from eigentrack.ops.shared.compile_together import compile_together, shadow
-from eigentrack.ops.shared.launch import launch
+from eigentrack.ops.shared.launch import compile_together, launch, shadow
+from eigentrack.ops.shared.packing import ChunkTable
 
 
 class Inputs(NamedTuple):
@@ -30,11 +29,11 @@ class Inputs(NamedTuple):
     initial_state: Tensor | None
     cu_seqlens: Tensor | None
 
-    def plan(self, save: bool) -> Plan:
-        return Plan.of(self.q, self.k, self.v, self.gate, self.cu_seqlens, save)
+    def plan(self, save: bool) -> DeltaRulePlan:
+        return DeltaRulePlan.of(self.q, self.k, self.v, self.gate, self.cu_seqlens, save)
 
-    def plan_of_symbols(self, save: bool) -> Plan:
-        return Plan.of_symbols(self.q, self.k, self.v, self.gate, self.cu_seqlens, save)
+    def plan_of_symbols(self, save: bool) -> DeltaRulePlan:
+        return DeltaRulePlan.of_symbols(self.q, self.k, self.v, self.gate, self.cu_seqlens, save)
 
 
 class Saved(NamedTuple):
@@ -47,7 +46,7 @@ class Saved(NamedTuple):
     states: Tensor | None  # [slots, H, K, V] at the start of each chunk; of short sequences only those between chunks
 
     @staticmethod
-    def allocate(plan: Plan, inputs: Inputs) -> Saved:
+    def allocate(plan: DeltaRulePlan, inputs: Inputs) -> Saved:
         def empty(used: bool, dtype: torch.dtype, *shape: int) -> Tensor | None:
             return inputs.q.new_empty(shape, dtype=dtype) if used else None
 
@@ -68,16 +67,6 @@ class Saved(NamedTuple):
 class Outputs(NamedTuple):
     y: Tensor
     last_state: Tensor
-    saved: Saved
-
-    @staticmethod
-    def allocate(plan: Plan, inputs: Inputs) -> Outputs:
-        batch, time, heads, _ = inputs.q.shape
-        return Outputs(
-            y=inputs.q.new_empty(batch, time, heads, plan.value_dim),
-            last_state=inputs.q.new_empty(plan.sequences, heads, plan.key_dim, plan.value_dim, dtype=torch.float32),
-            saved=Saved.allocate(plan, inputs),
-        )
 
 
 class Gradients(NamedTuple):
@@ -89,13 +78,28 @@ class Gradients(NamedTuple):
     dinitial_state: Tensor | None
 
     @staticmethod
-    def allocate(plan: Plan, inputs: Inputs) -> Gradients:
+    def allocate(plan: DeltaRulePlan, inputs: Inputs) -> Gradients:
         dv = torch.empty_like(inputs.v, dtype=plan.operand)  # read again for the other gradients: not rounded further
         optional = (None if x is None else torch.empty_like(x) for x in (inputs.gate, inputs.initial_state))
         return Gradients(torch.empty_like(inputs.q), torch.empty_like(inputs.k), dv, torch.empty_like(inputs.beta), *optional)
 
 
-def forward(inputs: Inputs, save: bool) -> Outputs:
+def allocate(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
+    return _allocate(inputs.plan_of_symbols(save), inputs)
+
+
+def allocate_gradients(inputs: Inputs, saved: Saved, wanted: tuple[bool, ...]) -> Gradients:
+    return Gradients.allocate(inputs.plan_of_symbols(save=True), inputs)
+
+
+def _allocate(plan: DeltaRulePlan, inputs: Inputs) -> tuple[Outputs, Saved]:
+    batch, time, heads, _ = inputs.q.shape
+    y = inputs.q.new_empty(batch, time, heads, plan.value_dim)
+    last_state = inputs.q.new_empty(plan.sequences, heads, plan.key_dim, plan.value_dim, dtype=torch.float32)
+    return Outputs(y, last_state), Saved.allocate(plan, inputs)
+
+
+def forward(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
     plan = inputs.plan(save)
     with torch.cuda.device_of(inputs.q):  # Triton launches on the current GPU; autograd sets it for the backward pass
         if not plan.compiled:
@@ -105,16 +109,16 @@ def forward(inputs: Inputs, save: bool) -> Outputs:
         return _forward(inputs, plan)
 
 
-def _both_passes(inputs: Inputs, plan: Plan) -> None:
-    out = _forward(inputs, plan)
+def _both_passes(inputs: Inputs, plan: DeltaRulePlan) -> None:
+    out, saved = _forward(inputs, plan)
     if plan.save:  # who hands a state in will differentiate the one that comes out
-        backward(inputs, out.saved, out.y, None if inputs.initial_state is None else out.last_state)
+        backward(inputs, saved, (out.y, None if inputs.initial_state is None else out.last_state))
 
 
-def _forward(inputs: Inputs, plan: Plan) -> Outputs:
-    out = Outputs.allocate(plan, inputs)
+def _forward(inputs: Inputs, plan: DeltaRulePlan) -> tuple[Outputs, Saved]:
+    out, saved = _allocate(plan, inputs)
     q, k, v, beta, gate, initial_state, _ = inputs
-    pairs, kept, has_initial = plan.sequences * plan.heads, out.saved, initial_state is not None
+    pairs, has_initial = plan.sequences * plan.heads, initial_state is not None
     if plan.step:
         launch(
             *(plan.compiled, step_kernel, pairs * -(-plan.value_dim // plan.step_settings["BV"])),
@@ -125,24 +129,24 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
                 **plan.step_settings,
             },
         )
-        return out
+        return out, saved
     if plan.short:
         launch(
             *(plan.compiled, short_forward_kernel, pairs),
-            (q, k, v, beta, gate, initial_state, out.y, out.last_state, kept.states, plan.time, plan.heads),
+            (q, k, v, beta, gate, initial_state, out.y, out.last_state, saved.states, plan.time, plan.heads),
             lambda: {
                 **plan.constants,
-                **{"V": plan.value_dim, "BV": plan.value_block, "INITIAL": has_initial, "SAVE": kept.states is not None},
+                **{"V": plan.value_dim, "BV": plan.value_block, "INITIAL": has_initial, "SAVE": saved.states is not None},
                 **plan.short_settings,
             },
         )
-        return out
+        return out, saved
     table = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots)
-    from_start, to_end = _decays(kept)
+    from_start, to_end = _decays(saved)
     launch(
         *(plan.compiled, prepare_kernel, plan.slots * plan.heads),
         (
-            *(q, k, beta, gate, kept.inverse, kept.scores, from_start, to_end),
+            *(q, k, beta, gate, saved.inverse, saved.scores, from_start, to_end),
             *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
         ),
         lambda: {**plan.constants, "PACKED": plan.packed, **plan.prepare_settings},
@@ -150,8 +154,8 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
     launch(
         *(plan.compiled, walk_kernel, pairs * -(-plan.value_dim // plan.walk_settings["BV"])),
         (
-            *(q, k, v, beta, kept.inverse, kept.scores, from_start, to_end, initial_state),
-            *(out.y, out.last_state, kept.errors, kept.states, table.bounds, table.chunk_starts, plan.time, plan.heads),
+            *(q, k, v, beta, saved.inverse, saved.scores, from_start, to_end, initial_state),
+            *(out.y, out.last_state, saved.errors, saved.states, table.bounds, table.chunk_starts, plan.time, plan.heads),
         ),
         lambda: {
             **plan.constants,
@@ -160,13 +164,18 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
             **plan.walk_settings,
         },
     )
-    return out
+    return out, saved
 
 
-def backward(inputs: Inputs, saved: Saved, dy: Tensor, dlast_state: Tensor | None) -> Gradients:
+def backward(
+    inputs: Inputs, saved: Saved, doutputs: tuple[Tensor | None, Tensor | None], wanted: tuple[bool, ...] = ()
+) -> Gradients:
+    """Return all gradients; `dv` has the dtype of the kernels' operands."""
     plan = inputs.plan(save=True)
     out = Gradients.allocate(plan, inputs)
     q, k, v, beta, gate, initial_state, _ = inputs
+    dy, dlast_state = doutputs
+    dy = q.new_zeros(*q.shape[:3], plan.value_dim) if dy is None else dy
     pairs = plan.sequences * plan.heads
     has_initial, has_last = initial_state is not None, dlast_state is not None
     if plan.short:

@@ -8,14 +8,45 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.ops.delta_rule.cases import DELTA_RULE_KERNEL
-from eigentrack.ops.delta_rule.chunked import delta_rule as delta_rule_chunked
-from eigentrack.ops.delta_rule.reference import delta_rule as delta_rule_reference
-from eigentrack.ops.shared.dispatch import execute
-from eigentrack.ops.shared.packing import or_zeros, sequence_count
+from eigentrack.ops.delta_rule.chunked import delta_rule as chunked
+from eigentrack.ops.delta_rule.reference import delta_rule as reference
+from eigentrack.ops.shared.dispatch import Backend, Kernel, Op, refused_tensor
+from eigentrack.ops.shared.packing import Packing, or_zeros, sequence_count
 from eigentrack.ops.shared.shapes import check_pairs, check_shapes, gate_pattern
 
-DELTA_RULE = {"reference": delta_rule_reference, "chunked": delta_rule_chunked}
+LARGEST_KEY = 128  # a program holds all of K; the kernels compile for 256, but give wrong values on Hopper
+MOST_FACTORS = 32  # a chunk holds whole tokens
+
+
+def refusal(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    gate: Tensor | None,
+    turns: Tensor | None = None,
+    *,
+    initial_state: Tensor | None,
+) -> str | None:
+    given = {"q": q, "k": k, "v": v, "beta": beta, "gate": gate, "turns": turns, "initial_state": initial_state}
+    if (reason := refused_tensor(given)) is not None:
+        return reason
+    if gate is not None and gate.ndim == 4:
+        return f"takes one gate a head, and this gate has an entry for each {'key channel' if turns is None else 'pair'}"
+    if k.shape[-1] > LARGEST_KEY:
+        return f"takes keys of up to {LARGEST_KEY} entries, and K={k.shape[-1]}"
+    if k.shape[-2] > MOST_FACTORS:
+        return f"takes up to {MOST_FACTORS} factors a token, and n={k.shape[-2]}"
+    return None
+
+
+def _load() -> Backend:
+    from eigentrack.ops.delta_rule.autograd import delta_rule
+
+    return delta_rule
+
+
+DELTA_RULE = Op("delta_rule", {"reference": reference, "chunked": chunked}, Kernel(_load, refusal))
 
 
 def delta_rule(
@@ -27,7 +58,7 @@ def delta_rule(
     turns: Float[Tensor, "B T H P"] | None = None,
     *,
     initial_state: Float[Tensor, "S H K V"] | None = None,
-    cu_seqlens: Tensor | None = None,
+    cu_seqlens: Tensor | Packing | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
     """n generalized Householder factors a token, after an optional signed gate, per head (gated DeltaNet) or per key channel
@@ -36,6 +67,7 @@ def delta_rule(
     With `turns` the gate is complex: P = K/2 pairs of channels turn by so much of a turn before the first factor, and gate has
     one entry a pair or a head. q, k and v in bfloat16 are multiplied as float32 then.
     """
+    packing = Packing.of(q, cu_seqlens)
     check_pairs("delta_rule", "K", k, turns)
     size = check_shapes(
         "delta_rule",
@@ -45,15 +77,12 @@ def delta_rule(
         beta=(beta, "B T H n"),
         turns=(turns, "B T H P"),
         gate=(gate, gate_pattern(gate, turns)),
-        initial_state=(initial_state, f"{sequence_count(q, cu_seqlens)} H K V"),
+        initial_state=(initial_state, f"{sequence_count(q, packing)} H K V"),
     )
-    return execute(
-        "delta_rule",
-        DELTA_RULE,
+    return DELTA_RULE.run(
         backend,
         *(q, k, v, beta, gate, turns),
         initial_state=initial_state,
-        zero_state=lambda: or_zeros(None, q, cu_seqlens, size["H"], size["K"], size["V"]),
-        cu_seqlens=cu_seqlens,
-        kernel=DELTA_RULE_KERNEL,
+        zero_state=lambda: or_zeros(None, q, packing, size["H"], size["K"], size["V"]),
+        packing=packing,
     )

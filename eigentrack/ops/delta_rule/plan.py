@@ -24,7 +24,7 @@ WIDEST_SHORT = {torch.bfloat16: 32, torch.float32: 16}  # of K and V, for the ke
 
 
 @dataclass(frozen=True)
-class Plan:
+class DeltaRulePlan:
     sequences: int
     time: int
     heads: int
@@ -37,14 +37,16 @@ class Plan:
     save: bool  # for the backward pass
 
     @staticmethod
-    def of(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Tensor | None, save: bool) -> Plan:
+    def of(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Tensor | None, save: bool) -> DeltaRulePlan:
         """Made once for all calls of the same sizes."""
         return _kept(*_fields(q, k, v, gate, cu_seqlens, save))
 
     @staticmethod
-    def of_symbols(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Tensor | None, save: bool) -> Plan:
+    def of_symbols(
+        q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Tensor | None, save: bool
+    ) -> DeltaRulePlan:
         """For torch.compile, whose sizes may be symbols: no table can keep those."""
-        return Plan(*_fields(q, k, v, gate, cu_seqlens, save))
+        return DeltaRulePlan(*_fields(q, k, v, gate, cu_seqlens, save))
 
     @cached_property
     def step(self) -> bool:
@@ -162,7 +164,7 @@ class Plan:
         return {"BT": 32, "num_warps": 4, "num_stages": 1}
 
 
-_kept = lru_cache(maxsize=1024)(Plan)
+_kept = lru_cache(maxsize=1024)(DeltaRulePlan)
 
 
 def _fields(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Tensor | None, save: bool) -> tuple[Any, ...]:

@@ -19,21 +19,15 @@ from eigentrack.ops.delta_rule.chunk import (
     chunk_matrices,
     chunk_rows,
     decay_gradients,
-    decay_matrix,
     gate_gradient,
     last_row,
-    load_columns,
     load_gates,
-    load_tile,
     lower_triangle,
     met_keys,
     pair_gradients,
-    product,
     solution,
-    store_columns,
-    store_tile,
-    times,
 )
+from eigentrack.ops.shared.tiles import decay_matrix, load_columns, load_tile, product, store_columns, store_tile, times
 
 GATE_ROWS = tl.constexpr(16)
 

@@ -11,12 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from eigentrack.ops.delta_rule.chunk import load_tile, store_tile
-
-
-@triton.jit
-def load_row(p, o_column, WIDTH: tl.constexpr):
-    return tl.load(p + o_column, mask=o_column < WIDTH, other=0.0).to(tl.float32)
+from eigentrack.ops.shared.tiles import load_row, load_tile, store_tile
 
 
 @triton.jit

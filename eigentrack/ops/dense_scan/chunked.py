@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eigentrack.ops.dense_scan.reference import largest_entry
-from eigentrack.ops.shared.chunk_carry import Carry
-from eigentrack.ops.shared.chunk_layout import chunk_layout
+from eigentrack.ops.shared.chunks import Carry, chunk_layout
+from eigentrack.ops.shared.packing import Packing
 
 LARGEST_PRODUCT = 2.0**32  # an entry, where there is a limit
 LARGEST_SCALE = 2.0**100  # so that it is finite
@@ -29,12 +29,12 @@ def dense_scan(
     b: Float[Tensor, "B T H n m"] | None,
     *,
     initial_state: Float[Tensor, "S H n m"],
-    cu_seqlens: Tensor | None,
+    packing: Packing | None,
     limit: float | None = None,
     chunk_size: int = 16,
 ) -> tuple[Float[Tensor, "B T H n m"], Float[Tensor, "S H n m"]]:
     heads, n, m = initial_state.shape[1:]
-    layout = chunk_layout(a, cu_seqlens, chunk_size, floats_per_chunk=heads * n * (n + m))
+    layout = chunk_layout(a, packing, chunk_size, floats_per_chunk=heads * n * (n + m))
     carry = Carry(layout, initial_state)
     inputs = [None] * len(layout.groups) if b is None else layout.split(b)
     pieces = zip(layout.groups, layout.split(a), inputs, layout.padding(), strict=True)

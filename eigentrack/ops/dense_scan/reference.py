@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.ops.shared.per_sequence import per_sequence
+from eigentrack.ops.shared.packing import per_sequence
 
 
 @per_sequence

@@ -11,10 +11,10 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.ops.shared.chunk_carry import Carry
 from eigentrack.ops.shared.chunk_decay import channel_decay_scores, pairwise_decay
-from eigentrack.ops.shared.chunk_layout import chunk_layout
-from eigentrack.ops.shared.rotating_frame import gated_linear_in_frame
+from eigentrack.ops.shared.chunks import Carry, chunk_layout
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.shared.rotation import gated_linear_in_frame
 
 
 @gated_linear_in_frame
@@ -25,11 +25,11 @@ def gated_linear(
     a: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"],
     *,
     initial_state: Float[Tensor, "S H K V"],
-    cu_seqlens: Tensor | None,
+    packing: Packing | None,
     chunk_size: int = 64,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
     floats = q.shape[2] * chunk_size * max(chunk_size, q.shape[3])
-    layout = chunk_layout(q, cu_seqlens, chunk_size, floats_per_chunk=floats)
+    layout = chunk_layout(q, packing, chunk_size, floats_per_chunk=floats)
     carry = Carry(layout, initial_state)
     parts = [*(layout.split(x) for x in (q, k, v)), layout.split(a, fill=1.0)]  # slots without a token keep the state
     outputs = [_run_group(carry, *piece) for piece in zip(layout.groups, *parts, strict=True)]

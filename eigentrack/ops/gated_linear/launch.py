@@ -10,16 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from eigentrack.ops.gated_linear.followed import channel_gradients_kernel, pairs_kernel, scores_kernel
-from eigentrack.ops.gated_linear.gradients import gradients_kernel
-from eigentrack.ops.gated_linear.output import output_kernel
-from eigentrack.ops.gated_linear.plan import BLOCK, BLOCKS_OF_A_CHUNK, Plan
+from eigentrack.ops.gated_linear.backward import gradients_kernel
+from eigentrack.ops.gated_linear.channel_kernels import channel_gradients_kernel, pairs_kernel, scores_kernel
+from eigentrack.ops.gated_linear.forward import carry_kernel, output_kernel, walk_kernel
+from eigentrack.ops.gated_linear.plan import BLOCK, BLOCKS_OF_A_CHUNK, GatedLinearPlan
 from eigentrack.ops.gated_linear.short import short_backward_kernel, short_forward_kernel
 from eigentrack.ops.gated_linear.step import step_kernel
-from eigentrack.ops.gated_linear.walk import carry_kernel, walk_kernel
-from eigentrack.ops.shared.chunk_table import ChunkTable
-from eigentrack.ops.shared.compile_together import compile_together, shadow
-from eigentrack.ops.shared.launch import launch
+from eigentrack.ops.shared.launch import compile_together, launch, shadow
+from eigentrack.ops.shared.packing import ChunkTable
 
 
 class Inputs(NamedTuple):
@@ -30,17 +28,17 @@ class Inputs(NamedTuple):
     initial_state: Tensor | None
     cu_seqlens: Tensor | None
 
-    def plan(self, differentiated: bool) -> Plan:
-        return Plan.of(self.q, self.k, self.v, self.a, self.cu_seqlens, differentiated)
+    def plan(self, save: bool) -> GatedLinearPlan:
+        return GatedLinearPlan.of(self.q, self.k, self.v, self.a, self.cu_seqlens, save)
 
-    def plan_of_symbols(self, differentiated: bool) -> Plan:
-        return Plan.of_symbols(self.q, self.k, self.v, self.a, self.cu_seqlens, differentiated)
+    def plan_of_symbols(self, save: bool) -> GatedLinearPlan:
+        return GatedLinearPlan.of_symbols(self.q, self.k, self.v, self.a, self.cu_seqlens, save)
 
     def shadows(self) -> Inputs:
         return Inputs(*map(shadow, self))  # type: ignore[arg-type]
 
 
-class Kept(NamedTuple):
+class Saved(NamedTuple):
     """What kernels hand to each other and to the backward pass; None where there is nothing. All but the states: one gate a
     channel."""
 
@@ -51,7 +49,7 @@ class Kept(NamedTuple):
     states: Tensor | None  # [slots, H, K, V] at the start of each chunk
 
     @staticmethod
-    def allocate(plan: Plan, inputs: Inputs) -> Kept:
+    def allocate(plan: GatedLinearPlan, inputs: Inputs) -> Saved:
         q, heads = inputs.q, plan.heads
         scores = queries = keys = decays = states = None
         whole = plan.short or plan.step  # one launch, which keeps nothing
@@ -61,22 +59,12 @@ class Kept(NamedTuple):
             decays = q.new_empty(plan.slots, heads, plan.key_dim, dtype=torch.float32)
         if not whole and (inputs.initial_state is not None or not plan.single):
             states = q.new_empty(plan.slots, heads, plan.key_dim, plan.value_dim, dtype=plan.operand)
-        return Kept(scores, queries, keys, decays, states)
+        return Saved(scores, queries, keys, decays, states)
 
 
 class Outputs(NamedTuple):
     y: Tensor
     last_state: Tensor
-    kept: Kept
-
-    @staticmethod
-    def allocate(plan: Plan, inputs: Inputs) -> Outputs:
-        q, state = inputs.q, (plan.heads, plan.key_dim, plan.value_dim)
-        return Outputs(
-            y=q.new_empty(*q.shape[:3], plan.value_dim),
-            last_state=q.new_empty(plan.sequences, *state, dtype=torch.float32),
-            kept=Kept.allocate(plan, inputs),
-        )
 
 
 class Gradients(NamedTuple):
@@ -93,24 +81,39 @@ class Gradients(NamedTuple):
         return Gradients(dq, dk, dv, da, state)
 
 
-def forward(inputs: Inputs, differentiated: bool) -> Outputs:
-    plan = inputs.plan(differentiated)
+def allocate(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
+    return _allocate(inputs.plan_of_symbols(save), inputs)
+
+
+def allocate_gradients(inputs: Inputs, saved: Saved, wanted: tuple[bool, ...]) -> Gradients:
+    return Gradients.allocate(inputs)
+
+
+def _allocate(plan: GatedLinearPlan, inputs: Inputs) -> tuple[Outputs, Saved]:
+    q, state = inputs.q, (plan.heads, plan.key_dim, plan.value_dim)
+    y = q.new_empty(*q.shape[:3], plan.value_dim)
+    last_state = q.new_empty(plan.sequences, *state, dtype=torch.float32)
+    return Outputs(y, last_state), Saved.allocate(plan, inputs)
+
+
+def forward(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
+    plan = inputs.plan(save)
     with torch.cuda.device_of(inputs.q):  # Triton launches on the current GPU; autograd sets it for the backward pass
         if not plan.compiled:
             shape = (plan.step, plan.short, plan.single, plan.packed, plan.segments > 1, inputs.initial_state is None)
-            kind = ("gated linear", differentiated, *shape, *plan.constants().items())
+            kind = ("gated linear", save, *shape, *plan.constants().items())
             compile_together(kind, lambda: _passes(inputs.shadows(), plan))
         return _forward(inputs, plan)
 
 
-def _passes(inputs: Inputs, plan: Plan) -> None:
-    out = _forward(inputs, plan)
-    if plan.differentiated:  # who hands a state in will differentiate the one that comes out
-        backward(inputs, out.kept, out.y, None if inputs.initial_state is None else out.last_state)
+def _passes(inputs: Inputs, plan: GatedLinearPlan) -> None:
+    out, saved = _forward(inputs, plan)
+    if plan.save:  # who hands a state in will differentiate the one that comes out
+        backward(inputs, saved, (out.y, None if inputs.initial_state is None else out.last_state))
 
 
-def _forward(inputs: Inputs, plan: Plan) -> Outputs:
-    out = Outputs.allocate(plan, inputs)
+def _forward(inputs: Inputs, plan: GatedLinearPlan) -> tuple[Outputs, Saved]:
+    out, saved = _allocate(plan, inputs)
     q, k, v, a, initial_state = inputs.q, inputs.k, inputs.v, inputs.a, inputs.initial_state
     has_initial = initial_state is not None
     if plan.step:
@@ -120,41 +123,45 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
             (q, k, v, a, initial_state, out.y, out.last_state),
             lambda: {**_constants(plan, step_kernel), "INITIAL": has_initial, **settings},
         )
-        return out
+        return out, saved
     if plan.short:
         launch(
             *(plan.compiled, short_forward_kernel, plan.sequences * plan.heads),
             (q, k, v, a, initial_state, out.y, out.last_state, plan.time, plan.heads),
             lambda: {**_constants(plan, short_forward_kernel), "INITIAL": has_initial, **plan.short_settings()},
         )
-        return out
-    table, kept = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots), out.kept
+        return out, saved
+    table = ChunkTable.of(inputs.cu_seqlens, plan.tokens, plan.slots)
     if plan.channel:
         launch(
             *(plan.compiled, scores_kernel, plan.slots * plan.heads * BLOCKS_OF_A_CHUNK),
             (
-                *(q, k, a, kept.scores, kept.queries, kept.keys, kept.decays),
+                *(q, k, a, saved.scores, saved.queries, saved.keys, saved.decays),
                 *(table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads),
             ),
             lambda: {**_constants(plan, scores_kernel), "PACKED": plan.packed, **plan.scores_settings()},
         )
-    queries, keys, gates = _for_chunks(inputs, kept)
-    _walk(plan, table, keys, v, gates, initial_state, out.last_state, kept.states, reverse=False)
-    _output(plan, table, queries, k, v, a, kept.scores, kept.states, out.y, reverse=False)
-    return out
+    queries, keys, gates = _for_chunks(inputs, saved)
+    _walk(plan, table, keys, v, gates, initial_state, out.last_state, saved.states, reverse=False)
+    _output(plan, table, queries, k, v, a, saved.scores, saved.states, out.y, reverse=False)
+    return out, saved
 
 
-def _for_chunks(inputs: Inputs, kept: Kept) -> tuple[Tensor, Tensor, Tensor]:
+def _for_chunks(inputs: Inputs, saved: Saved) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and gates as `walk` and `output` read them."""
-    if kept.queries is None or kept.keys is None or kept.decays is None:
+    if saved.queries is None or saved.keys is None or saved.decays is None:
         return inputs.q, inputs.k, inputs.a
-    return kept.queries, kept.keys, kept.decays
+    return saved.queries, saved.keys, saved.decays
 
 
-def backward(inputs: Inputs, kept: Kept, dy: Tensor, dlast_state: Tensor | None) -> Gradients:
-    plan = inputs.plan(differentiated=True)
+def backward(
+    inputs: Inputs, saved: Saved, doutputs: tuple[Tensor | None, Tensor | None], wanted: tuple[bool, ...] = ()
+) -> Gradients:
+    plan = inputs.plan(save=True)
     out = Gradients.allocate(inputs)
     q, k, v, a, initial_state = inputs.q, inputs.k, inputs.v, inputs.a, inputs.initial_state
+    dy, dlast_state = doutputs
+    dy = q.new_zeros(v.shape) if dy is None else dy
     if plan.short:
         launch(
             *(plan.compiled, short_backward_kernel, plan.sequences * plan.heads),
@@ -173,16 +180,16 @@ def backward(inputs: Inputs, kept: Kept, dy: Tensor, dlast_state: Tensor | None)
     dstates = None
     if dlast_state is not None or not plan.single:
         dstates = q.new_empty(plan.slots, plan.heads, plan.key_dim, plan.value_dim, dtype=plan.operand)
-    queries, keys, gates = _for_chunks(inputs, kept)
+    queries, keys, gates = _for_chunks(inputs, saved)
     if dstates is not None or initial_state is not None:
         _walk(plan, table, queries, dy, gates, dlast_state, out.dinitial_state, dstates, reverse=True)
-    _output(plan, table, keys, q, dy, a, kept.scores, dstates, out.dv, reverse=True)
+    _output(plan, table, keys, q, dy, a, saved.scores, dstates, out.dv, reverse=True)
     chunks = (table.bounds, table.chunk_starts, table.chunk_sequence, plan.time, plan.heads)
-    given = {"PACKED": plan.packed, "STATE": kept.states is not None, "DSTATE": dstates is not None}
+    given = {"PACKED": plan.packed, "STATE": saved.states is not None, "DSTATE": dstates is not None}
     if not plan.channel:
         launch(
             *(plan.compiled, gradients_kernel, plan.slots * plan.heads),
-            (q, k, v, a, kept.states, dy, dstates, out.dq, out.dk, out.da, *chunks),
+            (q, k, v, a, saved.states, dy, dstates, out.dq, out.dk, out.da, *chunks),
             lambda: {**_constants(plan, gradients_kernel), **given, **plan.gradients_settings()},
         )
         return out
@@ -196,14 +203,14 @@ def backward(inputs: Inputs, kept: Kept, dy: Tensor, dlast_state: Tensor | None)
     blocks = BLOCKS_OF_A_CHUNK * -(-plan.key_dim // settings["BK"])
     launch(
         *(plan.compiled, channel_gradients_kernel, plan.slots * plan.heads * blocks),
-        (q, k, v, a, pairs, kept.states, dy, dstates, out.dq, out.dk, out.da, *chunks),
+        (q, k, v, a, pairs, saved.states, dy, dstates, out.dq, out.dk, out.da, *chunks),
         lambda: {**_constants(plan, channel_gradients_kernel), **given, **settings},
     )
     return out
 
 
 def _walk(
-    plan: Plan,
+    plan: GatedLinearPlan,
     table: ChunkTable,
     key: Tensor,
     value: Tensor,
@@ -216,17 +223,17 @@ def _walk(
     settings, pairs, segments = plan.walk_settings(), plan.sequences * plan.heads, plan.segments
     blocks = -(-plan.key_dim // settings["BK"]) * -(-plan.value_dim // settings["BV"])
 
-    def walk(start: Tensor | None, end: Tensor | None, decay: Tensor | None, kept: Tensor | None) -> None:
+    def walk(start: Tensor | None, end: Tensor | None, decay: Tensor | None, saved: Tensor | None) -> None:
         launch(
             *(plan.compiled, walk_kernel, pairs * segments * blocks),
             (
-                *(key, value, gates, start, end, decay, kept, table.bounds, table.chunk_starts, plan.time, plan.heads),
+                *(key, value, gates, start, end, decay, saved, table.bounds, table.chunk_starts, plan.time, plan.heads),
                 *(segments, plan.span),
             ),
             lambda: {
                 **_constants(plan, walk_kernel),
                 **{"PACKED": plan.packed, "REVERSE": reverse, "START": start is not None, "END": end is not None},
-                **{"DECAY": decay is not None, "KEEP": kept is not None},
+                **{"DECAY": decay is not None, "KEEP": saved is not None},
                 **settings,
             },
             variant=reverse,
@@ -254,7 +261,7 @@ def _walk(
 
 
 def _output(
-    plan: Plan,
+    plan: GatedLinearPlan,
     table: ChunkTable,
     reader: Tensor,
     writer: Tensor,
@@ -281,5 +288,5 @@ def _output(
     )
 
 
-def _constants(plan: Plan, kernel: Any) -> dict[str, object]:
+def _constants(plan: GatedLinearPlan, kernel: Any) -> dict[str, object]:
     return {name: value for name, value in plan.constants().items() if name in kernel.arg_names}

@@ -8,14 +8,35 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.ops.gated_linear.cases import GATED_LINEAR_KERNEL
-from eigentrack.ops.gated_linear.chunked import gated_linear as gated_linear_chunked
-from eigentrack.ops.gated_linear.reference import gated_linear as gated_linear_reference
-from eigentrack.ops.shared.dispatch import execute
-from eigentrack.ops.shared.packing import or_zeros, sequence_count
+from eigentrack.ops.gated_linear.chunked import gated_linear as chunked
+from eigentrack.ops.gated_linear.reference import gated_linear as reference
+from eigentrack.ops.shared.dispatch import Backend, Kernel, Op, refused_tensor
+from eigentrack.ops.shared.packing import Packing, or_zeros, sequence_count
 from eigentrack.ops.shared.shapes import check_pairs, check_shapes, gate_pattern
 
-GATED_LINEAR = {"reference": gated_linear_reference, "chunked": gated_linear_chunked}
+
+def refusal(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    turns: Tensor | None = None,
+    *,
+    initial_state: Tensor | None,
+) -> str | None:
+    given = {"q": q, "k": k, "v": v, "a": a, "turns": turns, "initial_state": initial_state}
+    if (reason := refused_tensor(given)) is not None:
+        return reason
+    return None
+
+
+def _load() -> Backend:
+    from eigentrack.ops.gated_linear.autograd import gated_linear
+
+    return gated_linear
+
+
+GATED_LINEAR = Op("gated_linear", {"reference": reference, "chunked": chunked}, Kernel(_load, refusal))
 
 
 def gated_linear(
@@ -26,13 +47,14 @@ def gated_linear(
     turns: Float[Tensor, "B T H P"] | None = None,
     *,
     initial_state: Float[Tensor, "S H K V"] | None = None,
-    cu_seqlens: Tensor | None = None,
+    cu_seqlens: Tensor | Packing | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
     """Diagonal gate a in [-1, 1], per head (Mamba-2, RetNet) or per key channel (GLA); a = 0 resets, a < 0 flips.
 
     With `turns` the gate is complex: P = K/2 pairs of channels turn by so much of a turn, and a has one entry a pair or a head.
     """
+    packing = Packing.of(q, cu_seqlens)
     check_pairs("gated_linear", "K", k, turns)
     size = check_shapes(
         "gated_linear",
@@ -41,15 +63,12 @@ def gated_linear(
         v=(v, "B T H V"),
         turns=(turns, "B T H P"),
         a=(a, gate_pattern(a, turns)),
-        initial_state=(initial_state, f"{sequence_count(q, cu_seqlens)} H K V"),
+        initial_state=(initial_state, f"{sequence_count(q, packing)} H K V"),
     )
-    return execute(
-        "gated_linear",
-        GATED_LINEAR,
+    return GATED_LINEAR.run(
         backend,
         *(q, k, v, a, turns),
         initial_state=initial_state,
-        zero_state=lambda: or_zeros(None, q, cu_seqlens, size["H"], size["K"], size["V"]),
-        cu_seqlens=cu_seqlens,
-        kernel=GATED_LINEAR_KERNEL,
+        zero_state=lambda: or_zeros(None, q, packing, size["H"], size["K"], size["V"]),
+        packing=packing,
     )

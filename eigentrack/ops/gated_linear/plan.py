@@ -24,7 +24,7 @@ WIDEST_SHORT = 32  # of K and V, for the kernels that hold both whole: more rows
 
 
 @dataclass(frozen=True)
-class Plan:
+class GatedLinearPlan:
     sequences: int
     time: int
     heads: int
@@ -33,17 +33,17 @@ class Plan:
     channel: bool  # a gate for each key channel, or one for the head
     packed: bool
     operand: torch.dtype
-    differentiated: bool  # the backward pass will follow
+    save: bool  # for the backward pass
 
     @staticmethod
-    def of(q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None, differentiated: bool) -> Plan:
+    def of(q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None, save: bool) -> GatedLinearPlan:
         """Made once for all calls of the same sizes."""
-        return _kept(*_fields(q, k, v, a, cu_seqlens, differentiated))
+        return _kept(*_fields(q, k, v, a, cu_seqlens, save))
 
     @staticmethod
-    def of_symbols(q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None, differentiated: bool) -> Plan:
+    def of_symbols(q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None, save: bool) -> GatedLinearPlan:
         """For torch.compile, whose sizes may be symbols: no table can keep those."""
-        return Plan(*_fields(q, k, v, a, cu_seqlens, differentiated))
+        return GatedLinearPlan(*_fields(q, k, v, a, cu_seqlens, save))
 
     @cached_property
     def compiled(self) -> Compiled:
@@ -53,7 +53,7 @@ class Plan:
     @cached_property
     def step(self) -> bool:
         """A single token that nobody differentiates."""
-        return self.time == 1 and not self.packed and not self.differentiated
+        return self.time == 1 and not self.packed and not self.save
 
     @cached_property
     def short(self) -> bool:
@@ -156,15 +156,15 @@ class Plan:
 
 
 def _fields(
-    q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None, differentiated: bool
+    q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None, save: bool
 ) -> tuple[int, int, int, int, int, bool, bool, torch.dtype, bool]:
     batch, time, heads, key_dim = q.shape
     sequences = batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
     operand = torch.bfloat16 if all(x.dtype == torch.bfloat16 for x in (q, k, v)) else torch.float32
-    return sequences, time, heads, key_dim, v.shape[-1], a.ndim == 4, cu_seqlens is not None, operand, differentiated
+    return sequences, time, heads, key_dim, v.shape[-1], a.ndim == 4, cu_seqlens is not None, operand, save
 
 
-_kept = lru_cache(maxsize=1024)(Plan)
+_kept = lru_cache(maxsize=1024)(GatedLinearPlan)
 
 
 def _power_of_two(size: int) -> int:

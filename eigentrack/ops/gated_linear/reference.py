@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.ops.shared.per_sequence import per_sequence
+from eigentrack.ops.shared.packing import per_sequence
 from eigentrack.ops.shared.rotation import angles_by_token, rotate
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from eigentrack.ops.delta_rule.chunk import decay_matrix, load_columns, load_tile, product, store_columns
-from eigentrack.ops.gated_linear.channels import channel_gradients, channel_scores
-from eigentrack.ops.gated_linear.decay import column, decay_columns, from_start, load_gates, to_end
-from eigentrack.ops.gated_linear.gradients import gate_gradient
+from eigentrack.ops.gated_linear.backward import gate_gradient
+from eigentrack.ops.gated_linear.channel_tiles import channel_gradients, channel_scores
+from eigentrack.ops.gated_linear.gates import column, decay_columns, from_start, load_gates, to_end
+from eigentrack.ops.shared.tiles import decay_matrix, load_columns, load_tile, product, store_columns
 
 
 @triton.jit

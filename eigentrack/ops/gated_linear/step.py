@@ -12,8 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from eigentrack.ops.delta_rule.chunk import load_tile, store_tile
-from eigentrack.ops.delta_rule.step import load_row
+from eigentrack.ops.shared.tiles import load_row, load_tile, store_tile
 
 
 @triton.jit

@@ -24,9 +24,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.ops.shared.chunk_carry import Carry
 from eigentrack.ops.shared.chunk_decay import channel_decay_scores, pairwise_decay
-from eigentrack.ops.shared.chunk_layout import chunk_layout
+from eigentrack.ops.shared.chunks import Carry, chunk_layout
+from eigentrack.ops.shared.packing import Packing
 
 
 def low_rank(
@@ -37,13 +37,13 @@ def low_rank(
     gate: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"],
     *,
     initial_state: Float[Tensor, "S H K V"],
-    cu_seqlens: Tensor | None,
+    packing: Packing | None,
     chunk_size: int = 64,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
     def factors(read: Tensor, write: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return read, write, v
 
-    return in_chunks(q, (read, write, v), factors, gate, True, initial_state, cu_seqlens, chunk_size)
+    return in_chunks(q, (read, write, v), factors, gate, True, initial_state, packing, chunk_size)
 
 
 def in_chunks(
@@ -53,14 +53,14 @@ def in_chunks(
     gate: Tensor | None,
     ahead: bool,
     initial_state: Float[Tensor, "S H K V"],
-    cu_seqlens: Tensor | None,
+    packing: Packing | None,
     chunk_size: int,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
     """`factors` makes r, w and t of the parts, each [R, H, F, ·]."""
     _, _, heads, key_dim = q.shape
     number = parts[0].shape[3]
     tokens = max(1, chunk_size // number)
-    layout = chunk_layout(q, cu_seqlens, tokens, floats_per_chunk=heads * tokens * number * max(tokens * number, key_dim))
+    layout = chunk_layout(q, packing, tokens, floats_per_chunk=heads * tokens * number * max(tokens * number, key_dim))
     carry = Carry(layout, initial_state)
     # slots without a token have zero factors and gate 1: they keep the state
     gates = [None] * len(layout.groups) if gate is None else layout.split(gate, fill=1.0)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.ops.lstm.reference import lstm as lstm_reference
-from eigentrack.ops.shared.dispatch import execute
-from eigentrack.ops.shared.packing import or_zeros, sequence_count
+from eigentrack.ops.lstm.reference import lstm as reference
+from eigentrack.ops.shared.dispatch import Op
+from eigentrack.ops.shared.packing import Packing, or_zeros, sequence_count
 from eigentrack.ops.shared.shapes import check_shapes
 
-LSTM = {"reference": lstm_reference}  # a non-linear recurrence has no parallel form
+LSTM = Op("lstm", {"reference": reference})  # a non-linear recurrence has no parallel form
 
 
 def lstm(
@@ -21,12 +21,13 @@ def lstm(
     *,
     recurrent: Float[Tensor, "H 4 D D"],
     initial_state: tuple[Tensor, Tensor] | None = None,
-    cu_seqlens: Tensor | None = None,
+    cu_seqlens: Tensor | Packing | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H D"], tuple[Tensor, Tensor]]:
     """LSTM on the gate pre-activations (z, i, f, o) of the input. The state is (c, h), each [S, H, D]."""
+    packing = Packing.of(gates, cu_seqlens)
     c, h = initial_state if initial_state is not None else (None, None)
-    shape = f"{sequence_count(gates, cu_seqlens)} H D"
+    shape = f"{sequence_count(gates, packing)} H D"
     size = check_shapes("lstm", gates=(gates, "B T H 4 D"), recurrent=(recurrent, "H 4 D D"), c=(c, shape), h=(h, shape))
-    state = tuple(or_zeros(part, gates, cu_seqlens, size["H"], size["D"]) for part in (c, h))
-    return execute("lstm", LSTM, backend, gates, recurrent=recurrent, initial_state=state, cu_seqlens=cu_seqlens)
+    state = tuple(or_zeros(part, gates, packing, size["H"], size["D"]) for part in (c, h))
+    return LSTM.run(backend, gates, recurrent=recurrent, initial_state=state, packing=packing)

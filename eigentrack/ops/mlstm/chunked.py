@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 from eigentrack.ops.gated_linear.chunked import gated_linear
 from eigentrack.ops.mlstm.reference import log_magnitude
-from eigentrack.ops.shared.chunk_carry import Carry
-from eigentrack.ops.shared.chunk_layout import chunk_layout
+from eigentrack.ops.shared.chunks import Carry, chunk_layout
+from eigentrack.ops.shared.packing import Packing
 
 MLSTMState = tuple[Float[Tensor, "S H K V"], Float[Tensor, "S H K"], Float[Tensor, "S H"]]
 
@@ -32,11 +32,11 @@ def mlstm(
     f: Float[Tensor, "B T H"],
     *,
     initial_state: MLSTMState,
-    cu_seqlens: Tensor | None,
+    packing: Packing | None,
     chunk_size: int = 64,
 ) -> tuple[Float[Tensor, "B T H V"], MLSTMState]:
     memory, normaliser, m_start = initial_state
-    m_before, m, m_last = _stabiliser(log_magnitude(f), i.detach(), m_start.detach(), cu_seqlens, chunk_size)
+    m_before, m, m_last = _stabiliser(log_magnitude(f), i.detach(), m_start.detach(), packing, chunk_size)
     values = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
     read, last = gated_linear(
         q,
@@ -44,7 +44,7 @@ def mlstm(
         values,
         f * torch.exp(m_before - m),
         initial_state=torch.cat([memory, normaliser[..., None]], dim=-1),
-        cu_seqlens=cu_seqlens,
+        packing=packing,
         chunk_size=chunk_size,
     )
     y = read[..., :-1] / torch.maximum(read[..., -1:].abs(), torch.exp(-m)[..., None])
@@ -55,11 +55,11 @@ def _stabiliser(
     log_f: Float[Tensor, "B T H"],
     i: Float[Tensor, "B T H"],
     start: Float[Tensor, "S H"],
-    cu_seqlens: Tensor | None,
+    packing: Packing | None,
     chunk_size: int,
 ) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B T H"], Float[Tensor, "S H"]]:
     """m_t = max(log_f_t + m_{t-1}, i_t): before and after each token, and at the end of each sequence."""
-    layout = chunk_layout(i, cu_seqlens, chunk_size, floats_per_chunk=chunk_size * i.shape[-1])
+    layout = chunk_layout(i, packing, chunk_size, floats_per_chunk=chunk_size * i.shape[-1])
     carry = Carry(layout, start)
     # slots without a token keep m
     pieces = zip(layout.groups, layout.split(log_f), layout.split(i, fill=-torch.inf), strict=True)

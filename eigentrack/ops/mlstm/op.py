@@ -8,13 +8,13 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.ops.mlstm.chunked import mlstm as mlstm_chunked
-from eigentrack.ops.mlstm.reference import mlstm as mlstm_reference
-from eigentrack.ops.shared.dispatch import execute
-from eigentrack.ops.shared.packing import or_zeros, sequence_count
+from eigentrack.ops.mlstm.chunked import mlstm as chunked
+from eigentrack.ops.mlstm.reference import mlstm as reference
+from eigentrack.ops.shared.dispatch import Op
+from eigentrack.ops.shared.packing import Packing, or_zeros, sequence_count
 from eigentrack.ops.shared.shapes import check_shapes
 
-MLSTM = {"reference": mlstm_reference, "chunked": mlstm_chunked}
+MLSTM = Op("mlstm", {"reference": reference, "chunked": chunked})
 
 
 def mlstm(
@@ -25,15 +25,16 @@ def mlstm(
     f: Float[Tensor, "B T H"],
     *,
     initial_state: tuple[Tensor, Tensor, Tensor] | None = None,
-    cu_seqlens: Tensor | None = None,
+    cu_seqlens: Tensor | Packing | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H V"], tuple[Tensor, Tensor, Tensor]]:
     """Matrix memory with a normaliser: i is the log of the input gate, f the forget gate in [-1, 1].
 
     The state is (memory [S, H, K, V], normaliser [S, H, K], m [S, H]); the first two are in units of e^m.
     """
+    packing = Packing.of(q, cu_seqlens)
     memory, normaliser, m = initial_state if initial_state is not None else (None, None, None)
-    rows = sequence_count(q, cu_seqlens)
+    rows = sequence_count(q, packing)
     size = check_shapes(
         "mlstm",
         q=(q, "B T H K"),
@@ -46,8 +47,8 @@ def mlstm(
         m=(m, f"{rows} H"),
     )
     state = (
-        or_zeros(memory, q, cu_seqlens, size["H"], size["K"], size["V"]),
-        or_zeros(normaliser, q, cu_seqlens, size["H"], size["K"]),
-        or_zeros(m, q, cu_seqlens, size["H"]),
+        or_zeros(memory, q, packing, size["H"], size["K"], size["V"]),
+        or_zeros(normaliser, q, packing, size["H"], size["K"]),
+        or_zeros(m, q, packing, size["H"]),
     )
-    return execute("mlstm", MLSTM, backend, q, k, v, i, f, initial_state=state, cu_seqlens=cu_seqlens)
+    return MLSTM.run(backend, q, k, v, i, f, initial_state=state, packing=packing)

@@ -21,8 +21,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from eigentrack.ops.shared.chunk_carry import Carry
-from eigentrack.ops.shared.chunk_layout import chunk_layout
+from eigentrack.ops.shared.chunks import Carry, chunk_layout
+from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.shared.rotation import rotate, running_rotation
 
 
@@ -33,12 +33,12 @@ def s4d(
     turns: Float[Tensor, "D n"] | None,
     c: Float[Tensor, "D N"],
     initial_state: Float[Tensor, "S D N"],
-    cu_seqlens: Tensor | None,
+    packing: Packing | None,
     chunk_size: int = 64,
 ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "S D N"]]:
-    layout = chunk_layout(x, cu_seqlens, chunk_size, floats_per_chunk=chunk_size * x.shape[-1])
+    layout = chunk_layout(x, packing, chunk_size, floats_per_chunk=chunk_size * x.shape[-1])
     carry = Carry(layout, initial_state)
-    powers = Powers.of(a, turns, c, min(chunk_size, x.shape[1]) if cu_seqlens is None else chunk_size)
+    powers = Powers.of(a, turns, c, min(chunk_size, x.shape[1]) if packing is None else chunk_size)
     outputs = [
         _run_group(carry, steps, powers, piece, padding)
         for steps, piece, padding in zip(layout.groups, layout.split(x), layout.padding(), strict=True)

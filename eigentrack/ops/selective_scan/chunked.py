@@ -17,9 +17,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from eigentrack.ops.shared.chunk_carry import Carry
-from eigentrack.ops.shared.chunk_layout import chunk_layout
-from eigentrack.ops.shared.rotating_frame import selective_scan_in_frame
+from eigentrack.ops.shared.chunks import Carry, chunk_layout
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.shared.rotation import selective_scan_in_frame
 from eigentrack.spectrum import EigenRange
 
 
@@ -35,10 +35,10 @@ def selective_scan(
     skip: Float[Tensor, " D"] | None,
     eigenvalues: EigenRange,
     initial_state: Float[Tensor, "S D N"],
-    cu_seqlens: Tensor | None,
+    packing: Packing | None,
     chunk_size: int = 32,
 ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "S D N"]]:
-    layout = chunk_layout(x, cu_seqlens, chunk_size, floats_per_chunk=chunk_size * log_decay.numel())
+    layout = chunk_layout(x, packing, chunk_size, floats_per_chunk=chunk_size * log_decay.numel())
     carry = Carry(layout, initial_state)
     parts = [layout.split(tensor) for tensor in (dt * x, dt, b, c)]
     outputs = [

@@ -11,15 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from eigentrack.ops.selective_scan.backward import backward_kernel
+from eigentrack.ops.selective_scan.backward import backward_kernel, sum_kernel
 from eigentrack.ops.selective_scan.forward import forward_kernel
-from eigentrack.ops.selective_scan.plan import Plan, Segments
+from eigentrack.ops.selective_scan.plan import Segments, SelectiveScanPlan
 from eigentrack.ops.selective_scan.segments import join_kernel, summary_back_kernel, summary_kernel
 from eigentrack.ops.selective_scan.step import step_kernel
-from eigentrack.ops.selective_scan.sums import sum_kernel
-from eigentrack.ops.shared.compile_together import compile_together, shadow
-from eigentrack.ops.shared.launch import launch
-from eigentrack.spectrum import EigenRange
+from eigentrack.ops.shared.launch import compile_together, launch, shadow
 
 
 class Inputs(NamedTuple):
@@ -32,37 +29,35 @@ class Inputs(NamedTuple):
     skip: Tensor | None
     initial_state: Tensor | None
     cu_seqlens: Tensor | None
+    low: float  # the range of the eigenvalues
+    high: float
 
-    def plan(self, eigenvalues: EigenRange, save: bool) -> Plan:
-        return Plan.of(self.x, self.b, self.cu_seqlens, eigenvalues, save)
+    def plan(self, save: bool) -> SelectiveScanPlan:
+        return SelectiveScanPlan.of(self.x, self.b, self.cu_seqlens, self.low, self.high, save)
 
-    def plan_of_symbols(self, eigenvalues: EigenRange, save: bool) -> Plan:
-        return Plan.of_symbols(self.x, self.b, self.cu_seqlens, eigenvalues, save)
+    def plan_of_symbols(self, save: bool) -> SelectiveScanPlan:
+        return SelectiveScanPlan.of_symbols(self.x, self.b, self.cu_seqlens, self.low, self.high, save)
 
     def even(self) -> Inputs:
         """Copies what the kernels cannot read: they step from row to row by one stride."""
         x, dt, b, c = (_even_rows(tensor) for tensor in (self.x, self.dt, self.b, self.c))
         z = None if self.z is None else _even_rows(self.z)
         others = (self.log_decay, self.skip, self.initial_state, self.cu_seqlens)
-        return Inputs(x, dt, b, c, z, *(None if y is None else y.contiguous() for y in others))  # type: ignore[arg-type]
+        even = (None if y is None else y.contiguous() for y in others)
+        return Inputs(x, dt, b, c, z, *even, self.low, self.high)  # type: ignore[arg-type, call-arg]
 
     def shadows(self) -> Inputs:
-        return Inputs(*map(shadow, self))  # type: ignore[arg-type]
+        *tensors, low, high = self
+        return Inputs(*map(shadow, tensors), low, high)  # type: ignore[arg-type, call-arg]
 
 
 class Outputs(NamedTuple):
     y: Tensor
     last_state: Tensor
-    checkpoints: Tensor | None  # [checkpoints, D, N] for the backward pass, perhaps none of them
 
-    @staticmethod
-    def allocate(plan: Plan, inputs: Inputs) -> Outputs:
-        x, state = inputs.x, (plan.channels, plan.size)
-        return Outputs(
-            y=x.new_empty(x.shape),
-            last_state=x.new_empty(plan.sequences, *state, dtype=torch.float32),
-            checkpoints=x.new_empty(plan.checkpoints, *state, dtype=torch.float32) if plan.save else None,
-        )
+
+class Saved(NamedTuple):
+    checkpoints: Tensor | None  # [checkpoints, D, N]; None where there are none, or where nobody asks
 
 
 class Gradients(NamedTuple):
@@ -75,15 +70,24 @@ class Gradients(NamedTuple):
     dskip: Tensor | None
     dinitial_state: Tensor | None
 
-    @staticmethod
-    def of_symbols(inputs: Inputs) -> Gradients:
-        """For torch.compile, which asks for their sizes alone."""
-        given = (inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, inputs.initial_state)
-        return Gradients(*(None if x is None else x.new_empty(x.shape) for x in given))  # type: ignore[arg-type]
+
+def allocate(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
+    return _allocate(inputs.plan_of_symbols(save), inputs)
 
 
-def forward(inputs: Inputs, eigenvalues: EigenRange, save: bool) -> Outputs:
-    inputs, plan = inputs.even(), inputs.plan(eigenvalues, save)
+def allocate_gradients(inputs: Inputs, saved: Saved, wanted: tuple[bool, ...]) -> Gradients:
+    given = (inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip, inputs.initial_state)
+    return Gradients(*(None if x is None else x.new_empty(x.shape) for x in given))  # type: ignore[arg-type]
+
+
+def _allocate(plan: SelectiveScanPlan, inputs: Inputs) -> tuple[Outputs, Saved]:
+    x, state = inputs.x, (plan.channels, plan.size)
+    outputs = Outputs(x.new_empty(x.shape), x.new_empty(plan.sequences, *state, dtype=torch.float32))
+    return outputs, Saved(x.new_empty(plan.checkpoints, *state, dtype=torch.float32) if plan.save else None)
+
+
+def forward(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
+    inputs, plan = inputs.even(), inputs.plan(save)
     with torch.cuda.device_of(inputs.x):  # Triton launches on the current GPU; autograd sets it for the backward pass
         if not plan.compiled:
             cuts = (plan.segments(name).count > 1 for name in ("forward", "backward"))
@@ -94,15 +98,14 @@ def forward(inputs: Inputs, eigenvalues: EigenRange, save: bool) -> Outputs:
         return _forward(inputs, plan)
 
 
-def _both_passes(inputs: Inputs, plan: Plan) -> None:
-    out = _forward(inputs, plan)
-    if out.checkpoints is not None:  # who hands a state in will differentiate the one that comes out
-        dlast_state = None if inputs.initial_state is None else out.last_state
-        backward(inputs, plan.eigenvalues, out.checkpoints, out.y, dlast_state)
+def _both_passes(inputs: Inputs, plan: SelectiveScanPlan) -> None:
+    out, saved = _forward(inputs, plan)
+    if plan.save:  # who hands a state in will differentiate the one that comes out
+        backward(inputs, saved, (out.y, None if inputs.initial_state is None else out.last_state))
 
 
-def _forward(inputs: Inputs, plan: Plan) -> Outputs:
-    out = Outputs.allocate(plan, inputs)
+def _forward(inputs: Inputs, plan: SelectiveScanPlan) -> tuple[Outputs, Saved]:
+    out, saved = _allocate(plan, inputs)
     given = (inputs.x, inputs.dt, inputs.b, inputs.c, inputs.z, inputs.log_decay, inputs.skip)
     switches = {"GATED": inputs.z is not None, "SKIP": inputs.skip is not None}
     if plan.step:
@@ -112,7 +115,7 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
             (*given, inputs.initial_state, out.y, out.last_state, *_rows(inputs), plan.sequences),
             lambda: {**plan.constants(), **settings, "INITIAL": inputs.initial_state is not None, **switches},
         )
-        return out
+        return out, saved
     starts, cut = inputs.initial_state, plan.segments("forward")
     units = plan.sequences * cut.count
     programs, split = units * plan.channel_blocks, (plan.time, cut.count, cut.length)
@@ -129,24 +132,22 @@ def _forward(inputs: Inputs, plan: Plan) -> Outputs:
         starts = _join(plan, cut, products, ends, inputs.initial_state, back=False)
     launch(
         *(plan.compiled, forward_kernel, programs),
-        (*given, starts, out.y, out.last_state, out.checkpoints, inputs.cu_seqlens, *_rows(inputs), *split),
+        (*given, starts, out.y, out.last_state, saved.checkpoints, inputs.cu_seqlens, *_rows(inputs), *split),
         lambda: {
             **plan.checkpointed(),
             **{"OWN": plan.own_channels, "START": starts is not None, "SAVE": plan.save and plan.checkpoints > 0, **switches},
             **plan.settings("forward"),
         },
     )
-    return out
+    return out, saved
 
 
 def backward(
-    inputs: Inputs,
-    eigenvalues: EigenRange,
-    checkpoints: Tensor,
-    dy: Tensor,
-    dlast_state: Tensor | None,
+    inputs: Inputs, saved: Saved, doutputs: tuple[Tensor | None, Tensor | None], wanted: tuple[bool, ...] = ()
 ) -> Gradients:
-    inputs, plan = inputs.even(), inputs.plan(eigenvalues, save=True)
+    inputs, plan = inputs.even(), inputs.plan(save=True)
+    dy, dlast_state = doutputs
+    dy = inputs.x.new_zeros(inputs.x.shape) if dy is None else dy
     entering, cut = dlast_state, plan.segments("backward")
     units = plan.sequences * cut.count
     programs, split = units * plan.channel_blocks, (plan.time, cut.count, cut.length)
@@ -181,7 +182,7 @@ def backward(
 
     db_parts, dc_parts = (parts(plan.groups, plan.rows_of_sums, plan.size) for _ in range(2))
     kept = parts(plan.backward_programs * plan.slots, plan.channel_block * plan.state_block) if plan.slots else None
-    starts = checkpoints if plan.checkpoints else inputs.initial_state
+    starts = saved.checkpoints if plan.checkpoints else inputs.initial_state
     decay_parts = _states(inputs, plan, units)
     skip_parts = None if inputs.skip is None else parts(units, plan.channels)
     settings = plan.settings("sum")
@@ -216,11 +217,11 @@ def backward(
     return Gradients(dx, ddt, db, dc, dz, dlog_decay, dskip, dinitial_state)  # type: ignore[arg-type]
 
 
-def _states(inputs: Inputs, plan: Plan, units: int) -> Tensor:
+def _states(inputs: Inputs, plan: SelectiveScanPlan, units: int) -> Tensor:
     return inputs.x.new_empty(units, plan.channels, plan.size, dtype=torch.float32)
 
 
-def _join(plan: Plan, cut: Segments, products: Tensor, ends: Tensor, given: Tensor | None, back: bool) -> Tensor:
+def _join(plan: SelectiveScanPlan, cut: Segments, products: Tensor, ends: Tensor, given: Tensor | None, back: bool) -> Tensor:
     joined, settings = torch.empty_like(products), plan.settings("join")
     size = plan.channels * plan.size
     launch(

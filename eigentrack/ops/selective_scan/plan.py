@@ -12,7 +12,6 @@ from functools import cached_property, lru_cache
 from torch import Tensor
 
 from eigentrack.ops.shared.launch import Compiled
-from eigentrack.spectrum import EigenRange
 
 # One warp a program: sums over channels and over the state stay inside it, and it waits for no other.
 LAUNCH = {
@@ -54,7 +53,7 @@ class Segments:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SelectiveScanPlan:
     batch: int
     sequences: int
     time: int
@@ -62,18 +61,19 @@ class Plan:
     size: int
     packed: bool
     itemsize: int  # of y, bytes
-    eigenvalues: EigenRange
+    low: float  # the range of the eigenvalues
+    high: float
     save: bool  # for the backward pass
 
     @staticmethod
-    def of(x: Tensor, b: Tensor, cu_seqlens: Tensor | None, eigenvalues: EigenRange, save: bool) -> Plan:
+    def of(x: Tensor, b: Tensor, cu_seqlens: Tensor | None, low: float, high: float, save: bool) -> SelectiveScanPlan:
         """Made once for all calls of the same sizes."""
-        return _kept(*_fields(x, b, cu_seqlens, eigenvalues, save))
+        return _kept(*_fields(x, b, cu_seqlens, low, high, save))
 
     @staticmethod
-    def of_symbols(x: Tensor, b: Tensor, cu_seqlens: Tensor | None, eigenvalues: EigenRange, save: bool) -> Plan:
+    def of_symbols(x: Tensor, b: Tensor, cu_seqlens: Tensor | None, low: float, high: float, save: bool) -> SelectiveScanPlan:
         """For torch.compile, whose sizes may be symbols: no table can keep those."""
-        return Plan(*_fields(x, b, cu_seqlens, eigenvalues, save))
+        return SelectiveScanPlan(*_fields(x, b, cu_seqlens, low, high, save))
 
     @cached_property
     def compiled(self) -> Compiled:
@@ -196,15 +196,16 @@ class Plan:
 
     def constants(self) -> dict[str, object]:
         """The compile-time arguments of all kernels that walk; a single token has other blocks of channels."""
-        low, high = self.eigenvalues.low, self.eigenvalues.high
         return {
             "D": self.channels,
             "N": self.size,
             "BD": self.channel_block,
             "BN": self.state_block,
-            "LOW": low,
-            "HIGH": high,
-            "EXACT": all((end * 2**22).is_integer() for end in (low, high)),  # so are their difference, and its sum with low
+            "LOW": self.low,
+            "HIGH": self.high,
+            "EXACT": all(
+                (end * 2**22).is_integer() for end in (self.low, self.high)
+            ),  # so are their difference, and its sum with low
         }
 
     def checkpointed(self) -> dict[str, object]:
@@ -232,14 +233,14 @@ class Plan:
 
 
 def _fields(
-    x: Tensor, b: Tensor, cu_seqlens: Tensor | None, eigenvalues: EigenRange, save: bool
-) -> tuple[int, int, int, int, int, bool, int, EigenRange, bool]:
+    x: Tensor, b: Tensor, cu_seqlens: Tensor | None, low: float, high: float, save: bool
+) -> tuple[int, int, int, int, int, bool, int, float, float, bool]:
     batch, time, channels = x.shape
     sequences = batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    return batch, sequences, time, channels, b.shape[-1], cu_seqlens is not None, x.element_size(), eigenvalues, save
+    return batch, sequences, time, channels, b.shape[-1], cu_seqlens is not None, x.element_size(), low, high, save
 
 
-_kept = lru_cache(maxsize=1024)(Plan)
+_kept = lru_cache(maxsize=1024)(SelectiveScanPlan)
 
 
 def _power_of_two(size: int) -> int:

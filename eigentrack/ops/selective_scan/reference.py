@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from eigentrack.ops.shared.per_sequence import per_sequence
+from eigentrack.ops.shared.packing import per_sequence
 from eigentrack.ops.shared.rotation import angles_by_token, rotate
 from eigentrack.spectrum import EigenRange
 

@@ -1,6 +1,6 @@
 """How an op runs: choose the backend, give each what it takes, hand back the caller's dtype.
 
-A backend is  run(*sequences, initial_state, cu_seqlens, **constants) -> (y, last_state):
+A backend is  run(*sequences, initial_state, packing, **constants) -> (y, last_state):
 sequences are [B, T, ...] tensors or None, the state has one row for each sequence, and all are in the state's precision.
 
 A kernel is a backend on a GPU that takes the caller's dtypes as they are, and None for a state of zeros. It does not take
@@ -20,82 +20,94 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eigentrack.ops.shared.packing import Packing, State
+
 BACKENDS = ("auto", "reference", "chunked", "triton")
-STEP = "step"  # of a layer, for one token: the kernel where there is one, else a turn of the reference
+STEP = "step"  # a layer's backend for one token: the kernel where there is one, else one turn of the reference
+KERNEL_FLOATS = (torch.float32, torch.bfloat16)
 
 _TRITON_IS_INSTALLED = importlib.util.find_spec("triton") is not None
 
-State = Tensor | tuple[Tensor, ...]
-Backend = Callable[..., tuple[Tensor, State]]
+Backend = Callable[..., Any]  # → (y, last_state), or what an op that is no recurrence returns
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """`load` imports the kernel; `refusal(*sequences, initial_state=, cu_seqlens=, **constants)` is None where it can run.
+    """An op's Triton kernels: `load` imports them, `refusal` returns why they cannot take a call, or None if they can."""
 
-    "auto" picks it only if `automatic`: once its tests have passed on a GPU.
-    """
-
-    load: Callable[[], Backend]
+    load: Callable[[], Callable[..., Any]]
     refusal: Callable[..., str | None]
-    automatic: bool
-
-    def is_asked_for(self, backend: str) -> bool:
-        return backend == "triton" or (backend in ("auto", STEP) and self.automatic)
-
-    def runs_on(self, backend: str, first: Tensor, *others: Tensor | None, **given: Any) -> bool:
-        return self.is_asked_for(backend) and _no_triton(first) is None and self.refusal(first, *others, **given) is None
 
 
-def execute(
-    op: str,
-    backends: Mapping[str, Backend],
-    backend: str,
-    *sequences: Tensor | None,
-    initial_state: State | None,
-    zero_state: Callable[[], State] | None = None,
-    cu_seqlens: Tensor | None,
-    kernel: Kernel | None = None,
-    **constants: Any,
-) -> tuple[Tensor, Any]:
-    """`zero_state` makes the state that None stands for; an op that never gives None needs none."""
-    first = next(x for x in sequences if x is not None)
-    if kernel is not None and kernel.is_asked_for(backend):
-        given = {"initial_state": initial_state, "cu_seqlens": cu_seqlens, **constants}
-        refusal = _no_triton(first) or kernel.refusal(*sequences, **given)
-        if refusal is None:
-            return kernel.load()(*sequences, **given)
-        instead = "reference" if backend == STEP else default_backend(backends)
-        if (backend == "triton" or _expects_a_kernel(first)) and not torch.compiler.is_compiling():  # a graph cannot warn
-            _say_once(f"{op}: backend 'triton' {refusal}; {instead!r} runs instead")
-        backend = instead
-    if backend == STEP:
-        backend = "reference"
-    run = choose_backend(op, backends, backend, ["triton"] if kernel is not None else [])
-    state = zero_state() if initial_state is None and zero_state is not None else initial_state
-    dtype = state_dtype(*sequences, *(state if isinstance(state, tuple) else [state]))
-    # autocast would cast the state's matrix products down again
-    with torch.autocast(first.device.type, enabled=False):
-        y, last_state = run(
-            *(_cast(x, dtype) for x in sequences),
-            initial_state=_cast(state, dtype),
-            cu_seqlens=cu_seqlens,
-            **{name: _cast(value, dtype) for name, value in constants.items()},
-        )
-    return y.to(first.dtype), last_state
+@dataclass(frozen=True)
+class Op:
+    """A name and its backends. Every op has a sequential "reference"; the others must agree with it."""
 
+    name: str
+    backends: Mapping[str, Backend]
+    kernel: Kernel | None = None
 
-def choose_backend(op: str, backends: Mapping[str, Backend], backend: str, others: list[str]) -> Backend:
-    if backend == "auto":
-        backend = default_backend(backends)
-    if backend not in backends:
-        raise ValueError(f"{op} has no backend {backend!r}; it has {', '.join(['auto', *backends, *others])}")
-    return backends[backend]
+    @property
+    def default(self) -> str:
+        """The backend that runs where no kernel does."""
+        return "chunked" if "chunked" in self.backends else "reference"
 
+    def runs_kernel(self, backend: str, first: Tensor, *others: Any, **given: Any) -> bool:
+        """Return whether `choose` would take the kernel, without a warning."""
+        if self.kernel is None or not _asks_for_kernel(backend) or no_triton(first) is not None:
+            return False
+        return self.kernel.refusal(first, *others, **given) is None
 
-def default_backend(backends: Mapping[str, Backend]) -> str:
-    """What runs where no kernel does."""
-    return "chunked" if "chunked" in backends else "reference"
+    def choose(self, backend: str, first: Tensor, *others: Any, **given: Any) -> str:
+        """Return the name of the backend that runs: "triton", or one of the table. `first` says where the inputs lie.
+
+        Where a kernel was asked for, or could be expected, and cannot run, a warning says once why.
+        """
+        if self.kernel is not None and _asks_for_kernel(backend):
+            refusal = no_triton(first) or self.kernel.refusal(first, *others, **given)
+            if refusal is None:
+                return "triton"
+            instead = "reference" if backend == STEP else self.default
+            if (backend == "triton" or _expects_a_kernel(first)) and not torch.compiler.is_compiling():  # a graph cannot warn
+                _warn_once(f"{self.name}: backend 'triton' {refusal}; {instead!r} runs instead")
+            return instead
+        if backend in ("auto", STEP):
+            return self.default if backend == "auto" else "reference"
+        if backend not in self.backends:
+            known = ", ".join(["auto", *self.backends, *(["triton"] if self.kernel is not None else [])])
+            raise ValueError(f"{self.name} has no backend {backend!r}; it has {known}")
+        return backend
+
+    def function(self, chosen: str) -> Backend:
+        """Return the backend of a name that `choose` returned."""
+        return self.kernel.load() if chosen == "triton" and self.kernel is not None else self.backends[chosen]
+
+    def run(
+        self,
+        backend: str,
+        *sequences: Tensor | None,
+        initial_state: State | None,
+        zero_state: Callable[[], State] | None = None,
+        packing: Packing | None,
+        **constants: Any,
+    ) -> tuple[Tensor, Any]:
+        """Run the recurrence. `zero_state` makes the state that None stands for; an op that never gives None needs none."""
+        first, *others = sequences
+        assert first is not None
+        chosen = self.choose(backend, first, *others, initial_state=initial_state, **constants)
+        if chosen == "triton":
+            return self.function("triton")(*sequences, initial_state=initial_state, packing=packing, **constants)
+        state = zero_state() if initial_state is None and zero_state is not None else initial_state
+        dtype = state_dtype(*sequences, *(state if isinstance(state, tuple) else [state]))
+        # autocast would cast the state's matrix products down again
+        with torch.autocast(first.device.type, enabled=False):
+            y, last_state = self.backends[chosen](
+                *(_cast(x, dtype) for x in sequences),
+                initial_state=_cast(state, dtype),
+                packing=packing,
+                **{name: _cast(value, dtype) for name, value in constants.items()},
+            )
+        return y.to(first.dtype), last_state
 
 
 def state_dtype(*tensors: Tensor | None) -> torch.dtype:
@@ -103,7 +115,8 @@ def state_dtype(*tensors: Tensor | None) -> torch.dtype:
     return torch.float64 if any(x is not None and x.dtype == torch.float64 for x in tensors) else torch.float32
 
 
-def _no_triton(x: Tensor) -> str | None:
+def no_triton(x: Tensor) -> str | None:
+    """Why no Triton kernel can run on x; None if one can. Nobody else asks whether Triton is there."""
     if not _TRITON_IS_INSTALLED:
         return "needs the package triton (pip install triton)"
     if x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1":
@@ -111,14 +124,31 @@ def _no_triton(x: Tensor) -> str | None:
     return f"needs a GPU, and the input is on the {x.device.type}"
 
 
+def refused_tensor(given: Mapping[str, Tensor | None], dtypes: tuple[torch.dtype, ...] = KERNEL_FLOATS) -> str | None:
+    """Why a kernel cannot take these tensors: another dtype, or not all on the device of the first one."""
+    first_name, first = next(iter(given.items()))
+    assert first is not None
+    for name, x in given.items():
+        if x is not None and x.dtype not in dtypes:
+            *others, last = map(str, dtypes)
+            return f"takes {', '.join(others)} and {last}, and {name} is {x.dtype}".replace("torch.", "")
+        if x is not None and x.device != first.device:
+            return f"takes tensors on one device, and {name} is on {x.device}, {first_name} on {first.device}"
+    return None
+
+
+def _asks_for_kernel(backend: str) -> bool:
+    return backend in ("triton", "auto", STEP)
+
+
 def _expects_a_kernel(x: Tensor) -> bool:
-    """Whether a kernel that steps aside is a surprise: on a GPU, unless float64 was chosen over speed."""
-    return _no_triton(x) is None and x.dtype != torch.float64
+    """Whether to warn when the kernel cannot run: on a GPU, unless float64 was chosen over speed."""
+    return no_triton(x) is None and x.dtype != torch.float64
 
 
 @functools.cache
-def _say_once(message: str) -> None:
-    warnings.warn(message, stacklevel=4)
+def _warn_once(message: str) -> None:
+    warnings.warn(message, stacklevel=5)
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

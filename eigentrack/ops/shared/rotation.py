@@ -4,20 +4,34 @@ An angle is a whole number of 2⁻³² turns. Such numbers add up without roundi
 sum only what is left of whole turns matters. The cosine and sine of a quarter turn are exactly 0 and ±1. Gradients pass
 straight through the rounding of a turn to such a number. docs/derivations/rotation.md derives what is built on it.
 
-P pairs of channels, (0, 1), (2, 3), ...
+A rotating recurrence is a real one in a frame that turns with the state: there only the real gates are left.
+
+    S_t = a_t R(θ_t) S_{t-1} + k_t v_tᵀ,   y_t = S_tᵀ q_t,   Φ_t = θ_1 + ... + θ_t
+    S'_t = R(-Φ_t) S_t :   S'_t = a_t S'_{t-1} + (R(-Φ_t) k_t) v_tᵀ,   y_t = S'_tᵀ (R(-Φ_t) q_t),   S_T = R(Φ_T) S'_T
+
+A factor I - b k kᵀ of the delta rule becomes I - b k' k'ᵀ with the turned key k' = R(-Φ_t) k.
+Every backend that takes real gates takes rotations so, unchanged.
+
+B batch  T time  H heads  n factors  K key dim  V value dim  P pairs of channels, (0, 1), (2, 3), ...  D channels  N state size
+S sequences
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from eigentrack.ops.shared.dispatch import state_dtype
+from eigentrack.ops.shared.packing import Packing
 
 _TURN = 2**32
 _QUARTER = 2**30
@@ -29,10 +43,10 @@ def rotation(turns: Float[Tensor, "*batch P"]) -> tuple[Float[Tensor, "*batch P"
 
 
 def running_rotation(
-    turns: Float[Tensor, "B T *rest"], cu_seqlens: Tensor | None
+    turns: Float[Tensor, "B T *rest"], packing: Packing | None
 ) -> tuple[Float[Tensor, "B T *rest"], Float[Tensor, "B T *rest"]]:
     """The cosine and sine of the angles summed from the start of each sequence."""
-    return _Rotation.apply(turns, *_spans(turns, cu_seqlens))
+    return _Rotation.apply(turns, *_spans(turns, packing))
 
 
 def angles_by_token(turns: Float[Tensor, "B T *rest"] | None) -> Iterator[tuple[Tensor, Tensor] | None]:
@@ -90,13 +104,124 @@ class _Rotation(torch.autograd.Function):
         return dangle, None, None
 
 
-def _spans(turns: Tensor, cu_seqlens: Tensor | None) -> tuple[Int[Tensor, " T"], Int[Tensor, " T"]]:
-    """For every token, where its sequence starts and ends. Nothing is read on the host: a CUDA graph can hold it.
+def _spans(turns: Tensor, packing: Packing | None) -> tuple[Int[Tensor, " T"], Int[Tensor, " T"]]:
+    """Return where each token's sequence starts and ends. Nothing is read on the host, so a CUDA graph can hold it."""
+    if packing is None:
+        start = torch.zeros(turns.shape[1], dtype=torch.int64, device=turns.device)
+        return start, torch.full_like(start, turns.shape[1])
+    bounds, sequence = packing.bounds.clamp(0, turns.shape[1]), packing.sequence_of_token()
+    return bounds[sequence], bounds[sequence + 1]
 
-    Wrong bounds are named by the backend that runs next; here they only must not point outside."""
-    time = torch.arange(turns.shape[1], device=turns.device)
-    if cu_seqlens is None:
-        return torch.zeros_like(time), torch.full_like(time, turns.shape[1])
-    bounds = cu_seqlens.to(time).clamp(0, len(time))
-    sequence = torch.searchsorted(bounds, time, right=True).clamp_max(len(bounds) - 1)
-    return bounds[sequence - 1], bounds[sequence]
+
+TensorBackend = Callable[..., tuple[Tensor, Tensor]]  # a Backend whose state is one tensor
+
+
+@dataclass(frozen=True)
+class RotatingFrame:
+    """The cosine and sine of Φ, [B, T, ...], and of Φ_T of every sequence, [S, ...]."""
+
+    cosine: Tensor
+    sine: Tensor
+    last_cosine: Tensor
+    last_sine: Tensor
+
+    @staticmethod
+    def of(turns: Float[Tensor, "B T *rest"], packing: Packing | None) -> RotatingFrame:
+        cosine, sine = running_rotation(turns.to(state_dtype(turns)), packing)
+        if packing is None:
+            return RotatingFrame(cosine, sine, cosine[:, -1], sine[:, -1])
+        last = (packing.bounds[1:] - 1).clamp(0, turns.shape[1] - 1)
+        return RotatingFrame(cosine, sine, cosine[0].index_select(0, last), sine[0].index_select(0, last))
+
+    def enter(self, x: Tensor) -> Tensor:
+        """R(-Φ_t) x_t, in the dtype of x."""
+        return rotate(x, self.cosine, -self.sine).to(x.dtype)
+
+    def enter_rows(self, x: Float[Tensor, "B T H n K"]) -> Float[Tensor, "B T H n K"]:
+        """The same for the n rows of every head."""
+        return rotate(x, self.cosine[..., None, :], -self.sine[..., None, :]).to(x.dtype)
+
+    def leave(self, last: Float[Tensor, "S H K V"]) -> Float[Tensor, "S H K V"]:
+        """R(Φ_T) S'_T."""
+        return rotate(last, self.last_cosine[..., None], self.last_sine[..., None], dim=-2)
+
+
+def delta_rule_in_frame(run: TensorBackend) -> TensorBackend:
+    """Gives delta_rule `turns`; with them, `gate` has one entry a head or one a pair.
+
+    All is in the state's precision then. A turned key in bfloat16 would be rounded once more, at every place of a sequence to
+    other bits, and its eigenvalue 1 - b|k|² would leave the range that b was made for.
+    """
+
+    @functools.wraps(run)
+    def rotating(
+        q: Float[Tensor, "B T H K"],
+        k: Float[Tensor, "B T H n K"],
+        v: Float[Tensor, "B T H n V"],
+        beta: Float[Tensor, "B T H n"],
+        gate: Tensor | None,
+        turns: Float[Tensor, "B T H P"] | None = None,
+        *,
+        packing: Packing | None,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor]:
+        if turns is None:
+            return run(q, k, v, beta, gate, packing=packing, **options)
+        frame = RotatingFrame.of(turns, packing)
+        gate = gate if gate is None or gate.ndim == 3 else gate.repeat_interleave(2, -1)
+        asked, dtype = q.dtype, state_dtype(q, k, v, turns)
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+        y, last = run(frame.enter(q), frame.enter_rows(k), v, beta, gate, packing=packing, **options)
+        return y.to(asked), frame.leave(last)
+
+    return rotating
+
+
+def gated_linear_in_frame(run: TensorBackend) -> TensorBackend:
+    """Gives gated_linear `turns`; with them, `a` has one entry a head or one a pair."""
+
+    @functools.wraps(run)
+    def rotating(
+        q: Float[Tensor, "B T H K"],
+        k: Float[Tensor, "B T H K"],
+        v: Float[Tensor, "B T H V"],
+        a: Tensor,
+        turns: Float[Tensor, "B T H P"] | None = None,
+        *,
+        packing: Packing | None,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor]:
+        if turns is None:
+            return run(q, k, v, a, packing=packing, **options)
+        frame = RotatingFrame.of(turns, packing)
+        a = a if a.ndim == 3 else a.repeat_interleave(2, -1)
+        y, last = run(frame.enter(q), frame.enter(k), v, a, packing=packing, **options)
+        return y, frame.leave(last)
+
+    return rotating
+
+
+def selective_scan_in_frame(run: TensorBackend) -> TensorBackend:
+    """Gives selective_scan `turns`, which all channels share; with them, `log_decay` has one entry a pair."""
+
+    @functools.wraps(run)
+    def rotating(
+        x: Float[Tensor, "B T D"],
+        dt: Float[Tensor, "B T D"],
+        b: Float[Tensor, "B T N"],
+        c: Float[Tensor, "B T N"],
+        z: Float[Tensor, "B T D"] | None,
+        turns: Float[Tensor, "B T P"] | None = None,
+        *,
+        log_decay: Tensor,
+        packing: Packing | None,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor]:
+        if turns is None:
+            return run(x, dt, b, c, z, log_decay=log_decay, packing=packing, **options)
+        frame = RotatingFrame.of(turns, packing)
+        log_decay = log_decay.repeat_interleave(2, -1)
+        y, last = run(x, dt, frame.enter(b), frame.enter(c), z, log_decay=log_decay, packing=packing, **options)
+        return y, rotate(last, frame.last_cosine[:, None], frame.last_sine[:, None])
+
+    return rotating

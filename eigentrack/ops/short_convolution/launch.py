@@ -6,8 +6,7 @@ B batch  T time  C channels  W width of the filter  S sequences  n heads whose r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -24,8 +23,7 @@ PROGRAMS = 2048  # where rows suffice: several for each place on the card
 NUM_WARPS = 4
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     """Rows of width `unit` get length one, 0 leaves them; `bounds` and `sequence_of`, the sequence of each row, are int32."""
 
     x: Tensor  # [B, T, C]
@@ -71,32 +69,50 @@ class Inputs:
         return tensors, (self.rows, self.x.shape[1], x.shape[1], *strides, self.scale)
 
 
-def allocate_outputs(inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """y, and |row|² before over |row|² after rounding, [B, T, n]."""
+class Outputs(NamedTuple):
+    y: Tensor
+    rounding: Tensor  # |row|² before over |row|² after rounding, [B, T, n]
+
+
+class Saved(NamedTuple):
+    """Nothing: the backward pass computes anew."""
+
+
+class Gradients(NamedTuple):
+    dx: Tensor
+    dwindow: Tensor | None  # None if it is not wanted
+    dweight: Tensor
+    dbias: Tensor | None
+
+
+def allocate(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
     x, unit = inputs.x, inputs.unit
-    return x.new_empty(x.shape), x.new_empty(*x.shape[:2], x.shape[2] // unit if unit else 0, dtype=torch.float32)
+    rounding = x.new_empty(*x.shape[:2], x.shape[2] // unit if unit else 0, dtype=torch.float32)
+    return Outputs(x.new_empty(x.shape), rounding), Saved()
 
 
-def allocate_gradients(inputs: Inputs, of_window: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """dx, the gradients of weight and bias as rows of one float32 tensor, and that of the window: empty if not asked for."""
-    x, window = inputs.x, inputs.window
-    sums = x.new_empty(inputs.terms, x.shape[2], dtype=torch.float32)
-    return x.new_empty(x.shape), sums, window.new_empty(window.shape if of_window else (0,))
+def allocate_gradients(inputs: Inputs, saved: Saved, wanted: tuple[bool, ...]) -> Gradients:
+    x, window, (channels, width) = inputs.x, inputs.window, inputs.weight.shape
+    dwindow = window.new_empty(window.shape) if wanted[1] else None
+    dbias = None if inputs.bias is None else x.new_empty(channels, dtype=torch.float32)
+    return Gradients(x.new_empty(x.shape), dwindow, x.new_empty(width, channels, dtype=torch.float32).mT, dbias)
 
 
-def forward(inputs: Inputs) -> tuple[Tensor, Tensor]:
-    y, rounding = allocate_outputs(inputs)
+def forward(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
+    out, saved = allocate(inputs, save)
     tensors, numbers = inputs.read()
     length, programs, columns = inputs.cut(FORWARD_TILE)
     with torch.cuda.device_of(inputs.x):  # Triton launches on the current GPU; autograd sets it for the backward pass
         forward_kernel[(programs * columns,)](
-            *tensors, y, rounding, *numbers, length, **inputs.constants(FORWARD_TILE), num_warps=NUM_WARPS
+            *tensors, *out, *numbers, length, **inputs.constants(FORWARD_TILE), num_warps=NUM_WARPS
         )
-    return y, rounding
+    return out, saved
 
 
-def backward(inputs: Inputs, dy: Tensor, of_window: bool) -> tuple[Tensor, Tensor, Tensor]:
-    x, window = inputs.x, inputs.window
+def backward(inputs: Inputs, saved: Saved, doutputs: tuple[Tensor | None, ...], wanted: tuple[bool, ...]) -> Gradients:
+    """Return all gradients; those of weight and bias are float32."""
+    x, window, width, of_window = inputs.x, inputs.window, inputs.weight.shape[1], wanted[1]
+    dy = torch.zeros_like(x) if doutputs[0] is None else doutputs[0]
     tensors, numbers = inputs.read()
     length, programs, columns = inputs.cut(BACKWARD_TILE)
     dx = x.new_empty(x.shape)
@@ -108,8 +124,9 @@ def backward(inputs: Inputs, dy: Tensor, of_window: bool) -> tuple[Tensor, Tenso
         WINDOW=of_window,
         num_warps=NUM_WARPS,
     )
-    dwindow = window_gradient(first_du, inputs.weight).to(window.dtype) if of_window else window.new_empty(0)
-    return dx, sums.sum(0), dwindow  # one order of summation: the same bits in every run
+    dwindow = window_gradient(first_du, inputs.weight).to(window.dtype) if of_window else None
+    # one order of summation: the same bits in every run
+    return Gradients(dx, dwindow, sums[:, :width].sum(0).mT, None if inputs.bias is None else sums[:, width].sum(0))
 
 
 def window_gradient(first_du: Tensor, weight: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ and m [S, H, D] in float32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,13 +14,12 @@ from torch.nn import functional as F
 
 from eigentrack.ops.slstm.backward import backward_kernel
 from eigentrack.ops.slstm.forward import forward_kernel
-from eigentrack.ops.slstm.plan import Plan
+from eigentrack.ops.slstm.plan import SLSTMPlan
 
 PIECES = 32
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     gates: Tensor
     recurrent: Tensor
     c: Tensor
@@ -30,87 +29,81 @@ class Inputs:
     cu_seqlens: Tensor | None
 
 
-@dataclass(frozen=True)
-class Kept:
-    """What the backward pass reads again, in float32: all gates (z, i, f, o), R h included, and the state (c, n, h, m) that
-    each token met. [B, T, H, 4, D] both; the gates take the place of those given, which can be dropped."""
-
-    gates: Tensor
-    states: Tensor
-
-
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(NamedTuple):
     y: Tensor
-    last: tuple[Tensor, Tensor, Tensor, Tensor]  # c, n, h, m
-    kept: Kept | None
-
-    @staticmethod
-    def allocate(inputs: Inputs, save: bool) -> Outputs:
-        gates = inputs.gates
-
-        def tokens() -> Tensor:
-            return gates.new_empty(gates.shape, dtype=torch.float32)
-
-        return Outputs(
-            y=gates.new_empty(*gates.shape[:3], gates.shape[4]),
-            last=tuple(torch.empty_like(part) for part in (inputs.c, inputs.n, inputs.h, inputs.m)),  # type: ignore[arg-type]
-            kept=Kept(tokens(), tokens()) if save else None,
-        )
+    c: Tensor
+    n: Tensor
+    h: Tensor
+    m: Tensor
 
 
-@dataclass(frozen=True)
-class Gradients:
+class Saved(NamedTuple):
+    """What the backward pass reads again, in float32, [B, T, H, 4, D] both; None where nobody asks."""
+
+    gates: Tensor | None  # all gates (z, i, f, o), R h included: they take the place of those given, which can be dropped
+    states: Tensor | None  # the state (c, n, h, m) that each token met
+
+
+class Gradients(NamedTuple):
     dgates: Tensor
     drecurrent: Tensor
     dc: Tensor
     dn: Tensor
     dh: Tensor
 
-    @staticmethod
-    def allocate(kept: Kept, recurrent: Tensor, cu_seqlens: Tensor | None, dy: Tensor) -> Gradients:
-        plan = Plan.of(kept.gates, cu_seqlens)
-        dc, dn, dh = (kept.gates.new_empty(plan.sequences, plan.heads, plan.width) for _ in range(3))
-        return Gradients(torch.empty_like(kept.gates, dtype=dy.dtype), torch.empty_like(recurrent), dc, dn, dh)
+
+def allocate(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
+    gates = inputs.gates
+
+    def tokens() -> Tensor | None:
+        return gates.new_empty(gates.shape, dtype=torch.float32) if save else None
+
+    y = gates.new_empty(*gates.shape[:3], gates.shape[4])
+    last = (torch.empty_like(part) for part in (inputs.c, inputs.n, inputs.h, inputs.m))
+    return Outputs(y, *last), Saved(tokens(), tokens())
 
 
-def forward(inputs: Inputs, save: bool) -> Outputs:
-    plan, out = Plan.of(inputs.gates, inputs.cu_seqlens), Outputs.allocate(inputs, save)
-    kept = (None, None) if out.kept is None else (out.kept.gates, out.kept.states)
+def allocate_gradients(inputs: Inputs, saved: Saved, wanted: tuple[bool, ...]) -> Gradients:
+    assert saved.gates is not None
+    plan = SLSTMPlan.of(saved.gates, inputs.cu_seqlens)
+    dc, dn, dh = (saved.gates.new_empty(plan.sequences, plan.heads, plan.width) for _ in range(3))
+    return Gradients(torch.empty_like(saved.gates), torch.empty_like(inputs.recurrent, dtype=torch.float32), dc, dn, dh)
+
+
+def forward(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
+    plan, (out, saved) = SLSTMPlan.of(inputs.gates, inputs.cu_seqlens), allocate(inputs, save)
     # read along its rows: along columns, threads would wait for one another at the same banks of shared memory
     transposed = inputs.recurrent.mT.contiguous()
     with torch.cuda.device_of(inputs.gates):  # Triton launches on the current GPU; autograd sets it for the backward pass
         forward_kernel[(plan.programs,)](
             *(inputs.gates, transposed, inputs.c, inputs.n, inputs.h, inputs.m),
-            *(out.y, *out.last, *kept, inputs.cu_seqlens, plan.sequences, plan.time, plan.heads),
+            *(*out, *saved, inputs.cu_seqlens, plan.sequences, plan.time, plan.heads),
             SAVE=save,
             **plan.settings(),
         )
-    return out
+    return out, saved
 
 
-def backward(
-    kept: Kept,
-    recurrent: Tensor,
-    cu_seqlens: Tensor | None,
-    dy: Tensor,
-    dlast: tuple[Tensor | None, Tensor | None, Tensor | None],
-) -> Gradients:
-    """`dlast` are the gradients of the last c, n and h. All gates get theirs in the dtype of dy, which is that of the gates."""
-    plan = Plan.of(kept.gates, cu_seqlens)
-    dgates = torch.empty_like(kept.gates)
+def backward(inputs: Inputs, saved: Saved, doutputs: tuple[Tensor | None, ...], wanted: tuple[bool, ...] = ()) -> Gradients:
+    """Return all gradients, in float32. Of the inputs it reads R and the bounds alone."""
+    gates, states, recurrent = saved.gates, saved.states, inputs.recurrent
+    assert gates is not None
+    assert states is not None
+    plan = SLSTMPlan.of(gates, inputs.cu_seqlens)
+    dy, *dlast = doutputs[:4]  # then dc, dn, dh; m only chooses units
+    dy = gates.new_zeros(*gates.shape[:3], plan.width) if dy is None else dy
+    dgates = torch.empty_like(gates)
     dc, dn, dh = (dgates.new_empty(plan.sequences, plan.heads, plan.width) for _ in range(3))
     last = any(part is not None for part in dlast)
     if last:
-        dlast = tuple(torch.zeros_like(dc) if part is None else part.contiguous() for part in dlast)  # type: ignore[assignment]
+        dlast = [torch.zeros_like(dc) if part is None else part for part in dlast]
     backward_kernel[(plan.programs,)](
-        *(recurrent, kept.gates, kept.states, dy, *dlast),
-        *(dgates, dc, dn, dh, cu_seqlens, plan.sequences, plan.time, plan.heads),
+        *(recurrent, gates, states, dy, *dlast),
+        *(dgates, dc, dn, dh, inputs.cu_seqlens, plan.sequences, plan.time, plan.heads),
         LAST=last,
         **plan.settings(),
     )
-    drecurrent = _sum_of_products(dgates, kept.states[..., 2, :])  # (12)
-    return Gradients(dgates.to(dy.dtype), drecurrent.to(recurrent.dtype), dc, dn, dh)
+    return Gradients(dgates, _sum_of_products(dgates, states[..., 2, :]), dc, dn, dh)  # (12)
 
 
 def _sum_of_products(dgates: Tensor, h: Tensor) -> Tensor:

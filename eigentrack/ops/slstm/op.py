@@ -9,13 +9,36 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eigentrack.ops.shared.dispatch import execute
-from eigentrack.ops.shared.packing import or_zeros, sequence_count
+from eigentrack.ops.shared.dispatch import Backend, Kernel, Op, refused_tensor
+from eigentrack.ops.shared.packing import Packing, or_zeros, sequence_count
 from eigentrack.ops.shared.shapes import check_shapes
-from eigentrack.ops.slstm.cases import SLSTM_KERNEL
-from eigentrack.ops.slstm.reference import slstm as slstm_reference
+from eigentrack.ops.slstm.reference import slstm as reference
 
-SLSTM = {"reference": slstm_reference}  # a non-linear recurrence has no parallel form
+LARGEST_HEAD = 64  # the four blocks of R must fit into the shared memory of a multiprocessor
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def refusal(
+    gates: Tensor,
+    *,
+    recurrent: Tensor,
+    initial_state: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> str | None:
+    given = {"gates": gates, "recurrent": recurrent, **dict(zip("cnhm", initial_state, strict=True))}
+    if (reason := refused_tensor(given, DTYPES)) is not None:
+        return reason
+    if gates.shape[-1] > LARGEST_HEAD:
+        return f"takes heads of up to {LARGEST_HEAD} entries, and D={gates.shape[-1]}"
+    return None
+
+
+def _load() -> Backend:
+    from eigentrack.ops.slstm.autograd import slstm
+
+    return slstm
+
+
+SLSTM = Op("slstm", {"reference": reference}, Kernel(_load, refusal))  # a non-linear recurrence has no parallel form
 
 
 def slstm(
@@ -23,28 +46,26 @@ def slstm(
     *,
     recurrent: Float[Tensor, "H 4 D D"],
     initial_state: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,
-    cu_seqlens: Tensor | None = None,
+    cu_seqlens: Tensor | Packing | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H D"], tuple[Tensor, Tensor, Tensor, Tensor]]:
     """sLSTM on the gate pre-activations (z, i, f, o) of the input. The state is (c, n, h, m), each [S, H, D]."""
+    packing = Packing.of(gates, cu_seqlens)
     c, n, h, m = initial_state if initial_state is not None else (None, None, None, None)
-    shape = f"{sequence_count(gates, cu_seqlens)} H D"
+    shape = f"{sequence_count(gates, packing)} H D"
     size = check_shapes(
         "slstm",
         gates=(gates, "B T H 4 D"),
         recurrent=(recurrent, "H 4 D D"),
         **{"c": (c, shape), "n": (n, shape), "h": (h, shape), "m": (m, shape)},
     )
-    c, n, h = (or_zeros(part, gates, cu_seqlens, size["H"], size["D"]) for part in (c, n, h))
+    c, n, h = (or_zeros(part, gates, packing, size["H"], size["D"]) for part in (c, n, h))
     # an empty memory has no scale yet: m = -inf lets the first input set it
     m = torch.full_like(c, -torch.inf) if m is None else m
-    return execute(
-        "slstm",
-        SLSTM,
+    return SLSTM.run(
         backend,
         gates,
         recurrent=recurrent,
         initial_state=(c, n, h, m),
-        cu_seqlens=cu_seqlens,
-        kernel=SLSTM_KERNEL,
+        packing=packing,
     )

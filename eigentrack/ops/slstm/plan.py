@@ -16,7 +16,7 @@ SMALL_BLOCKS_UP_TO = 396  # programs
 
 
 @dataclass(frozen=True)
-class Plan:
+class SLSTMPlan:
     sequences: int
     time: int
     heads: int
@@ -24,10 +24,10 @@ class Plan:
     packed: bool
 
     @staticmethod
-    def of(gates: Tensor, cu_seqlens: Tensor | None) -> Plan:
+    def of(gates: Tensor, cu_seqlens: Tensor | None) -> SLSTMPlan:
         batch, time, heads, _, width = gates.shape
         sequences = batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
-        return Plan(sequences, time, heads, width, cu_seqlens is not None)
+        return SLSTMPlan(sequences, time, heads, width, cu_seqlens is not None)
 
     @property
     def block(self) -> int:

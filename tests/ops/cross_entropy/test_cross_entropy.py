@@ -22,10 +22,12 @@ def sample(tokens: int, width: int, vocabulary: int, dtype: torch.dtype = torch.
     return x, weight, targets
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 4, 10, 11, 100, None])
-def test_it_is_the_plain_cross_entropy(chunk: int | None) -> None:
+@pytest.mark.parametrize(
+    ("backend", "chunk"), [("reference", None), *(("chunked", chunk) for chunk in (1, 3, 4, 10, 11, 100)), ("auto", None)]
+)
+def test_it_is_the_plain_cross_entropy(backend: str, chunk: int | None) -> None:
     x, weight, targets = sample(10, 4, 7)
-    found = summed_cross_entropy(x, weight, targets, chunk=chunk)
+    found = summed_cross_entropy(x, weight, targets, chunk=chunk, backend=backend)
     expected = F.cross_entropy(x @ weight.mT, targets, ignore_index=IGNORED, reduction="sum")
     torch.testing.assert_close(found, expected)
     found_gradients = torch.autograd.grad(found * 0.3, (x, weight))
@@ -35,6 +37,11 @@ def test_it_is_the_plain_cross_entropy(chunk: int | None) -> None:
 def test_gradcheck() -> None:
     x, weight, targets = sample(5, 3, 6)
     assert torch.autograd.gradcheck(lambda x, w: summed_cross_entropy(x, w, targets, chunk=2), (x, weight))
+
+
+def test_an_unknown_backend_is_named() -> None:
+    with pytest.raises(ValueError, match="cross_entropy has no backend 'cuda'; it has auto, reference, chunked, triton"):
+        summed_cross_entropy(*sample(2, 2, 3), backend="cuda")
 
 
 def test_nothing_asked_gives_zero_and_no_gradient() -> None:

@@ -14,8 +14,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from eigentrack.lm.batches import IGNORED
-from eigentrack.ops.cross_entropy.op import summed_cross_entropy
+from eigentrack.ops.cross_entropy.op import IGNORED, summed_cross_entropy
 
 pytest.importorskip("triton")
 ON_GPU = torch.cuda.is_available()

@@ -15,7 +15,7 @@ if os.environ.get("TRITON_INTERPRET") == "1":
 from eigentrack.ops.delta_rule import plan as delta_rule_plan
 from eigentrack.ops.delta_rule.backward import gates_kernel, gradients_kernel, walk_back_kernel
 from eigentrack.ops.delta_rule.forward import prepare_kernel, walk_kernel
-from eigentrack.ops.delta_rule.plan import Plan
+from eigentrack.ops.delta_rule.plan import DeltaRulePlan
 from eigentrack.ops.delta_rule.short import short_backward_kernel, short_forward_kernel
 from eigentrack.ops.delta_rule.step import step_kernel
 from tests.ops.sm90 import Resources, compile_for_sm90
@@ -26,11 +26,11 @@ GATES = {"gate", "dgate", "from_start", "to_end", "dpairs", "dstart"}
 FLOAT32 = GATES | {"initial_state", "last_state", "dlast_state", "dinitial_state"}
 
 
-def plan(dim: int, time: int, gated: bool, operand: torch.dtype = torch.bfloat16, pairs: int = 1024) -> Plan:
-    return Plan(pairs // 4, time, 4, 1, dim, dim, gated, False, operand, True)
+def plan(dim: int, time: int, gated: bool, operand: torch.dtype = torch.bfloat16, pairs: int = 1024) -> DeltaRulePlan:
+    return DeltaRulePlan(pairs // 4, time, 4, 1, dim, dim, gated, False, operand, True)
 
 
-def compiled(kernel: Any, plan: Plan, settings: dict[str, int]) -> Resources:
+def compiled(kernel: Any, plan: DeltaRulePlan, settings: dict[str, int]) -> Resources:
     flags = {"PACKED": False, "INITIAL": True, "LAST": True, "STATE": True, "DSTATE": True, "SAVE": True, "V": plan.value_dim}
     constants = {**plan.constants, **flags, "BV": plan.value_block, **settings}
     unused = BOUNDS | (set() if plan.gated else GATES)
@@ -77,13 +77,13 @@ def check(found: Resources) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "plan", "settings"), CASES, ids=lambda value: getattr(value, "__name__", ""))
-def test_it_compiles_without_operands_at_risk(kernel: Any, plan: Plan, settings: dict[str, int]) -> None:
+def test_it_compiles_without_operands_at_risk(kernel: Any, plan: DeltaRulePlan, settings: dict[str, int]) -> None:
     check(compiled(kernel, plan, settings))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "plan", "settings"), SLOW_CASES, ids=lambda value: getattr(value, "__name__", ""))
-def test_the_rest_too(kernel: Any, plan: Plan, settings: dict[str, int]) -> None:
+def test_the_rest_too(kernel: Any, plan: DeltaRulePlan, settings: dict[str, int]) -> None:
     check(compiled(kernel, plan, settings))
 
 

@@ -12,13 +12,12 @@ pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") == "1":
     pytest.skip("nothing is compiled where Triton interprets", allow_module_level=True)
 
-from eigentrack.ops.gated_linear.followed import channel_gradients_kernel, pairs_kernel, scores_kernel
-from eigentrack.ops.gated_linear.gradients import gradients_kernel
-from eigentrack.ops.gated_linear.output import output_kernel
-from eigentrack.ops.gated_linear.plan import Plan
+from eigentrack.ops.gated_linear.backward import gradients_kernel
+from eigentrack.ops.gated_linear.channel_kernels import channel_gradients_kernel, pairs_kernel, scores_kernel
+from eigentrack.ops.gated_linear.forward import carry_kernel, output_kernel, walk_kernel
+from eigentrack.ops.gated_linear.plan import GatedLinearPlan as Plan
 from eigentrack.ops.gated_linear.short import short_backward_kernel, short_forward_kernel
 from eigentrack.ops.gated_linear.step import step_kernel
-from eigentrack.ops.gated_linear.walk import carry_kernel, walk_kernel
 from tests.ops.sm90 import Resources, compile_for_sm90
 
 WHOLE_NUMBERS = {"time", "heads", "segments", "span"}
@@ -51,7 +50,7 @@ SWITCHES = {
 
 
 def plan(key: int, value: int, time: int, channel: bool, operand: torch.dtype = torch.bfloat16, pairs: int = 1024) -> Plan:
-    return Plan(pairs // 4, time, 4, key, value, channel, False, operand, differentiated=time > 1)
+    return Plan(pairs // 4, time, 4, key, value, channel, False, operand, save=time > 1)
 
 
 def compiled(kernel: Any, plan: Plan, settings: dict[str, int], reverse: bool = False) -> Resources:

@@ -195,7 +195,7 @@ def test_segments_of_a_long_sequence(carried: bool, channel: bool, monkeypatch: 
     case = Case(1, 280, 1, 5, 3, channel=channel, carried=carried)
     inputs = case.draw()
     inputs[3] = inputs[3].abs() ** 0.1 * inputs[3].sign()  # so that a state outlives its segment
-    plan = gated_linear_plan.Plan.of(*(x.float() for x in inputs[:4]), None, differentiated=True)
+    plan = gated_linear_plan.GatedLinearPlan.of(*(x.float() for x in inputs[:4]), None, save=True)
     assert (plan.span, plan.segments) == (2, 5)
     compare(case, torch.float32, inputs)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from eigentrack.ops import gated_linear
-from eigentrack.ops.gated_linear.cases import refusal
+from eigentrack.ops.gated_linear.op import refusal
 from eigentrack.ops.shared import dispatch
 
 interpreted = os.environ.get("TRITON_INTERPRET") == "1"
@@ -23,7 +23,7 @@ def inputs(dtype: torch.dtype = torch.float32, channel: bool = False) -> list[Te
 @pytest.mark.skipif(torch.cuda.is_available() or interpreted, reason="there the kernel runs")
 @pytest.mark.parametrize("channel", [False, True])
 def test_without_a_gpu_the_chunked_form_runs_and_says_so(channel: bool) -> None:
-    dispatch._say_once.cache_clear()
+    dispatch._warn_once.cache_clear()
     x = inputs(channel=channel)
     expected = gated_linear(*x, backend="chunked")
     with pytest.warns(UserWarning, match="gated_linear: backend 'triton' needs a GPU, and the input is on the cpu"):
@@ -41,9 +41,9 @@ def test_without_a_gpu_the_chunked_form_runs_and_says_so(channel: bool) -> None:
     ],
 )
 def test_what_the_kernels_refuse(changed: dict[str, Any], message: str | None) -> None:
-    assert refusal(*inputs(**changed), initial_state=None, cu_seqlens=None) == message
+    assert refusal(*inputs(**changed), initial_state=None) == message
 
 
 def test_wrong_bounds_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"cu_seqlens=\[0, 5\] must start at 0 and end at the number of tokens, 6"):
-        refusal(*inputs(), initial_state=None, cu_seqlens=torch.tensor([0, 5]))
+        gated_linear(*inputs(), cu_seqlens=torch.tensor([0, 5]))

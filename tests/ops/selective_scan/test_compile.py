@@ -11,28 +11,28 @@ pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") == "1":
     pytest.skip("nothing is compiled where Triton interprets", allow_module_level=True)
 
-from eigentrack.ops.selective_scan.backward import backward_kernel
+from eigentrack.ops.selective_scan.backward import backward_kernel, sum_kernel
 from eigentrack.ops.selective_scan.forward import forward_kernel
-from eigentrack.ops.selective_scan.plan import Plan
+from eigentrack.ops.selective_scan.plan import SelectiveScanPlan
 from eigentrack.ops.selective_scan.segments import join_kernel, summary_back_kernel, summary_kernel
 from eigentrack.ops.selective_scan.step import step_kernel
-from eigentrack.ops.selective_scan.sums import sum_kernel
 from eigentrack.spectrum import EigenRange
 from tests.ops.sm90 import Resources, compile_for_sm90
 
 ACTIVATIONS = {"x", "b", "c", "z", "y", "dy", "dx", "db", "dc", "dz"}  # in bfloat16 where those are; all others are float32
 FLAGS = ("START", "GATED", "SKIP", "SAVE", "INITIAL", "ENTER", "LEAVE", "GIVEN", "BACK")
 SIGNED, INNER = EigenRange(-1, 1), EigenRange(-0.5, 0.9)
+ENDS = (-1.0, 1.0)  # of the range
 
 
-def plan(size: int, eigenvalues: EigenRange = SIGNED) -> Plan:
-    return Plan(8, 8, 2048, 2048, size, False, 2, eigenvalues, True)
+def plan(size: int, eigenvalues: EigenRange = SIGNED) -> SelectiveScanPlan:
+    return SelectiveScanPlan(8, 8, 2048, 2048, size, False, 2, eigenvalues.low, eigenvalues.high, True)
 
 
-MANY_SHORT = Plan(1024, 1024, 40, 256, 16, False, 2, SIGNED, True)  # all blocks of channels in one program
+MANY_SHORT = SelectiveScanPlan(1024, 1024, 40, 256, 16, False, 2, *ENDS, True)  # all blocks of channels in one program
 
 
-def compiled(kernel: Any, name: str, plan: Plan, activation: str, dt: str = "*fp32") -> Resources:
+def compiled(kernel: Any, name: str, plan: SelectiveScanPlan, activation: str, dt: str = "*fp32") -> Resources:
     settings = plan.settings(name)
     rows = {f"{x}_row" for x in ("x", "dt", "b", "c", "z")} & set(kernel.arg_names)
     flags = {"SIZE": plan.channels * plan.size, **dict.fromkeys(FLAGS, True)}
@@ -82,7 +82,7 @@ def test_programs_of_many_blocks_do_not_spill(dt: str) -> None:
 @pytest.mark.parametrize(("sequences", "registers"), [(1, 40), (128, 96)])
 def test_a_step_leaves_room_for_others(sequences: int, registers: int) -> None:
     """Loads wait for memory: 20 warps of the wide programs, 48 of the narrow ones, must fit into a multiprocessor at once."""
-    step = Plan(sequences, sequences, 1, 4096, 16, False, 2, SIGNED, False)
+    step = SelectiveScanPlan(sequences, sequences, 1, 4096, 16, False, 2, *ENDS, False)
     constants = {**step.constants(), **step.step_settings, **dict.fromkeys(FLAGS, True)}
     constants = {key: value for key, value in constants.items() if key in step_kernel.arg_names}
     whole_numbers = {"S", *(f"{x}_row" for x in ("x", "dt", "b", "c", "z"))}

@@ -43,6 +43,10 @@ class Case:
     bounds: tuple[int, ...] | None = None
 
     @property
+    def ends(self) -> tuple[float, float]:
+        return self.eigenvalues.low, self.eigenvalues.high
+
+    @property
     def cu_seqlens(self) -> Tensor | None:
         return None if self.bounds is None else torch.tensor(self.bounds, device=DEVICE)
 
@@ -256,7 +260,7 @@ def assert_steps_are(wide: bool, case: Case) -> None:
     x, _, b, *_ = case.draw()
     settings = plans.WIDE_STEP if wide else plans.NARROW_STEP
     assert plans.WIDE_STEP["BS"] != plans.NARROW_STEP["BS"]
-    assert plans.Plan.of(x, b, None, case.eigenvalues, save=False).step_settings["BS"] == settings["BS"]
+    assert plans.SelectiveScanPlan.of(x, b, None, *case.ends, save=False).step_settings["BS"] == settings["BS"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

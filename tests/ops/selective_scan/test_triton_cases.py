@@ -11,16 +11,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from eigentrack.ops.selective_scan.cases import refusal
+from eigentrack.ops.selective_scan.op import refusal, selective_scan
 from eigentrack.spectrum import EigenRange
 from tests.ops.test_triton_interpreted import interpreted
 
 SIGNED = EigenRange(-1, 1)
+ENDS = (SIGNED.low, SIGNED.high)
 
 
 def plan_of(sequences: int, time: int, channels: int, itemsize: int = 2, packed: bool = False) -> Any:
     plans = pytest.importorskip("eigentrack.ops.selective_scan.plan")
-    return plans.Plan(1 if packed else sequences, sequences, time, channels, 16, packed, itemsize, SIGNED, True)
+    return plans.SelectiveScanPlan(1 if packed else sequences, sequences, time, channels, 16, packed, itemsize, *ENDS, True)
 
 
 def inputs(dtype: torch.dtype = torch.float32, size: int = 4) -> tuple[Tensor, ...]:
@@ -39,13 +40,13 @@ def inputs(dtype: torch.dtype = torch.float32, size: int = 4) -> tuple[Tensor, .
 def test_what_the_kernels_refuse(changed: dict[str, Any], message: str | None) -> None:
     given = inputs(**changed)
     constants = {"log_decay": torch.rand(3, given[2].shape[-1]), "skip": None, "eigenvalues": SIGNED}
-    assert refusal(*given, None, **constants, initial_state=None, cu_seqlens=None) == message
+    assert refusal(*given, None, **constants, initial_state=None) == message
 
 
 def test_wrong_bounds_are_an_error() -> None:
-    constants = {"log_decay": torch.rand(3, 4), "skip": None, "eigenvalues": SIGNED, "initial_state": None}
+    constants = {"log_decay": torch.rand(3, 4), "eigenvalues": SIGNED}
     with pytest.raises(ValueError, match="must start at 0 and end at the number of tokens, 6"):
-        refusal(*inputs(), None, **constants, cu_seqlens=torch.tensor([0, 5]))
+        selective_scan(*inputs(), **constants, cu_seqlens=torch.tensor([0, 5]))
 
 
 def test_checkpoints_of_packed_sequences_never_meet() -> None:
@@ -57,7 +58,7 @@ def test_checkpoints_of_packed_sequences_never_meet() -> None:
         lengths = [choose.choice([1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 300, 1000]) for _ in range(choose.randint(1, 30))]
         bounds = [0, *itertools.accumulate(lengths)]
         x, b = torch.empty(1, bounds[-1], 32), torch.empty(1, bounds[-1], 16)
-        plan = plans.Plan.of(x, b, torch.tensor(bounds), SIGNED, save=True)
+        plan = plans.SelectiveScanPlan.of(x, b, torch.tensor(bounds), *ENDS, save=True)
         free = 0
         for sequence, length in enumerate(lengths):
             start = bounds[sequence] // plan.chunk + sequence
@@ -155,7 +156,7 @@ def test_states_that_are_kept(batch: int, time: int, channels: int, checkpoints:
 )
 def test_steps_are_wide_where_there_are_many(sequences: int, channels: int, size: int, together: int, programs: int) -> None:
     plans = pytest.importorskip("eigentrack.ops.selective_scan.plan")
-    plan = plans.Plan(sequences, sequences, 1, channels, size, False, 2, SIGNED, False)
+    plan = plans.SelectiveScanPlan(sequences, sequences, 1, channels, size, False, 2, *ENDS, False)
     settings = plan.step_settings
     assert settings["BS"] == together
     assert plan.step_programs(settings) == programs
@@ -170,7 +171,7 @@ def test_a_step_is_one_token_of_whole_sequences_without_gradients() -> None:
         (2, False, False, False),
         (1, True, False, False),
     ):
-        assert plans.Plan(1, 1, time, 8, 4, packed, 2, SIGNED, save).step == is_step
+        assert plans.SelectiveScanPlan(1, 1, time, 8, 4, packed, 2, *ENDS, save).step == is_step
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the tests run on the GPU itself")

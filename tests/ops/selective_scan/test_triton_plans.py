@@ -21,9 +21,9 @@ def test_segments_give_the_same_answer(case: Case, monkeypatch: pytest.MonkeyPat
     """Long sequences are cut; here short ones are, so that the last segment is a part of one."""
     monkeypatch.setattr(plans, "SHORTEST_SEGMENT", 16)
     monkeypatch.setattr(plans, "FAR", 16)
-    monkeypatch.setattr(plans, "_kept", plans.Plan)  # one for every call: plans of these sizes must not outlive the test
+    monkeypatch.setattr(plans, "_kept", plans.SelectiveScanPlan)  # plans of these sizes must not outlive the test
     x, _, b, *_ = case.draw()
-    plan = plans.Plan.of(x, b, None, case.eigenvalues, save=True)
+    plan = plans.SelectiveScanPlan.of(x, b, None, *case.ends, save=True)
     assert plan.segments("forward").count > 1
     assert plan.segments("backward").count > 1
     compare(case, torch.float32, "reference")
@@ -33,10 +33,10 @@ def test_only_the_backward_pass_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(1, 33, 5, 3, SIGNED)
     monkeypatch.setattr(plans, "SHORTEST_SEGMENT", 16)
     monkeypatch.setattr(plans, "FAR", 16)
-    monkeypatch.setattr(plans, "_kept", plans.Plan)  # one for every call: plans of these sizes must not outlive the test
+    monkeypatch.setattr(plans, "_kept", plans.SelectiveScanPlan)  # plans of these sizes must not outlive the test
     monkeypatch.setitem(plans.CUT_BELOW, "forward", 0)
     x, _, b, *_ = case.draw()
-    plan = plans.Plan.of(x, b, None, case.eigenvalues, save=True)
+    plan = plans.SelectiveScanPlan.of(x, b, None, *case.ends, save=True)
     assert plan.segments("forward").count == 1
     assert plan.segments("backward").count > 1
     compare(case, torch.float32, "reference")
@@ -57,11 +57,11 @@ def test_far_checkpoints_and_windows_give_the_same_answer(case: Case, cut: bool,
     smaller = {"NEAR": 1, "FAR": 24, "SHORTEST_WINDOW": 24, "SHARE_OF_SUMS": 0.01, "SMALLEST_SUMS": 1, "SHORTEST_SEGMENT": 48}
     for name, value in smaller.items():
         monkeypatch.setattr(plans, name, value)
-    monkeypatch.setattr(plans, "_kept", plans.Plan)
+    monkeypatch.setattr(plans, "_kept", plans.SelectiveScanPlan)
     if not cut:
         monkeypatch.setattr(plans, "CUT_BELOW", {"forward": 0, "backward": 0})
     x, _, b, *_ = case.draw()
-    plan = plans.Plan.of(x, b, case.cu_seqlens, case.eigenvalues, save=True)
+    plan = plans.SelectiveScanPlan.of(x, b, case.cu_seqlens, *case.ends, save=True)
     assert plan.chunk == 24
     assert plan.windows.count == (1 if case.bounds else 2 if cut else 3)
     assert plan.segments("backward").count == (2 if cut and not case.bounds else 1)
@@ -69,11 +69,11 @@ def test_far_checkpoints_and_windows_give_the_same_answer(case: Case, cut: bool,
 
     # the gradient of the last state is the caller's
     x, dt, b, c, z, log_decay, skip, state = (None if y is None else y.float() for y in case.draw())
-    inputs = kernels.Inputs(x, dt, b, c, z, log_decay, skip, state, case.cu_seqlens)
-    out = kernels.forward(inputs, case.eigenvalues, save=True)
+    inputs = kernels.Inputs(x, dt, b, c, z, log_decay, skip, state, case.cu_seqlens, *case.ends)
+    out, saved = kernels.forward(inputs, save=True)
     given = torch.randn_like(out.last_state)
     before = given.clone()
-    kernels.backward(inputs, case.eigenvalues, out.checkpoints, out.y, given)
+    kernels.backward(inputs, saved, (out.y, given))
     assert torch.equal(given, before)
 
 
@@ -90,10 +90,10 @@ def test_blocks_that_share_their_sums_give_the_same_answer(
     case: Case, together: int, groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program takes several blocks of channels, as where there are many sequences."""
-    monkeypatch.setattr(plans.Plan, "blocks_together", together)
-    monkeypatch.setattr(plans, "_kept", plans.Plan)
+    monkeypatch.setattr(plans.SelectiveScanPlan, "blocks_together", together)
+    monkeypatch.setattr(plans, "_kept", plans.SelectiveScanPlan)
     x, _, b, *_ = case.draw()
-    assert plans.Plan.of(x, b, None, case.eigenvalues, save=True).groups == groups
+    assert plans.SelectiveScanPlan.of(x, b, None, *case.ends, save=True).groups == groups
     compare(case, torch.float32, "reference")
 
 
@@ -103,9 +103,9 @@ def test_one_chunk_without_slots(carried: bool, monkeypatch: pytest.MonkeyPatch)
     case = Case(2, 20, 5, 3, SIGNED, carried=carried)
     monkeypatch.setattr(plans, "PROGRAMS_AT_ONCE", 0)
     monkeypatch.setattr(plans, "CUT_BELOW", {"forward": 0, "backward": 0})
-    monkeypatch.setattr(plans.Plan, "blocks_together", 1)
-    monkeypatch.setattr(plans, "_kept", plans.Plan)
+    monkeypatch.setattr(plans.SelectiveScanPlan, "blocks_together", 1)
+    monkeypatch.setattr(plans, "_kept", plans.SelectiveScanPlan)
     x, _, b, *_ = case.draw()
-    plan = plans.Plan.of(x, b, None, case.eigenvalues, save=True)
+    plan = plans.SelectiveScanPlan.of(x, b, None, *case.ends, save=True)
     assert (plan.chunk, plan.checkpoints, plan.slots) == (plans.FAR, 0, 0)
     compare(case, torch.float32, "reference")

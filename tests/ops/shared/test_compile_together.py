@@ -25,8 +25,7 @@ from eigentrack.ops.delta_rule import launch as delta_rule_launch
 from eigentrack.ops.gated_linear import launch as gated_linear_launch
 from eigentrack.ops.selective_scan import launch as selective_scan_launch
 from eigentrack.ops.selective_scan import plan as selective_scan_plan
-from eigentrack.ops.shared import compile_together as together
-from eigentrack.spectrum import EigenRange
+from eigentrack.ops.shared import launch as together
 
 
 class H200:
@@ -70,8 +69,8 @@ def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
 def test_delta_rule(launched: list[tuple[str, bool]]) -> None:
     q, k, beta, gate = random(1, 80, 1, 16), random(1, 80, 1, 1, 16), random(1, 80, 1, 1), random(1, 80, 1)
     inputs = delta_rule_launch.Inputs(q, k, k, beta, gate, random(1, 1, 16, 16, dtype=torch.float32), None)
-    out = delta_rule_launch.forward(inputs, save=True)
-    delta_rule_launch.backward(inputs, out.saved, out.y, out.last_state)
+    out, saved = delta_rule_launch.forward(inputs, save=True)
+    delta_rule_launch.backward(inputs, saved, out)
     names = ["prepare_kernel", "walk_kernel", "walk_back_kernel", "gradients_kernel", "gates_kernel"]
     assert launched == [(name, True) for name in names]
 
@@ -80,19 +79,19 @@ def test_delta_rule(launched: list[tuple[str, bool]]) -> None:
 def test_gated_linear(launched: list[tuple[str, bool]], differentiated: bool) -> None:
     q = random(1, 20, 1, 16)
     inputs = gated_linear_launch.Inputs(q, q, q, random(1, 20, 1), None, None)
-    out = gated_linear_launch.forward(inputs, differentiated)
-    gated_linear_launch.backward(inputs, out.kept, out.y, None)
+    out, saved = gated_linear_launch.forward(inputs, differentiated)
+    gated_linear_launch.backward(inputs, saved, (out.y, None))
     # a backward pass that nobody spoke of is compiled when it comes
     assert launched == [("short_forward_kernel", True), ("short_backward_kernel", differentiated)]
 
 
 def test_selective_scan(launched: list[tuple[str, bool]]) -> None:
     x, b = random(1, 20, 32), random(1, 20, 16)
-    inputs = selective_scan_launch.Inputs(x, x, b, b, None, random(32, 16, dtype=torch.float32), None, None, None)
-    out = selective_scan_launch.forward(inputs, EigenRange(-1, 1), save=True)
-    assert out.checkpoints is not None
-    selective_scan_launch.forward(inputs, EigenRange(-1, 1), save=False)  # an evaluation between
-    selective_scan_launch.backward(inputs, EigenRange(-1, 1), out.checkpoints, out.y, None)
+    inputs = selective_scan_launch.Inputs(x, x, b, b, None, random(32, 16, dtype=torch.float32), None, None, None, -1.0, 1.0)
+    out, saved = selective_scan_launch.forward(inputs, save=True)
+    assert saved.checkpoints is not None
+    selective_scan_launch.forward(inputs, save=False)  # an evaluation between
+    selective_scan_launch.backward(inputs, saved, (out.y, None))
     assert launched == [(name, True) for name in ("forward_kernel", "forward_kernel", "backward_kernel", "sum_kernel")]
 
 
@@ -101,25 +100,27 @@ def test_scans_that_differ_in_their_programs_are_told_apart(launched: list[tuple
     """Three blocks of channels a program or one, slots or none: each is compiled by its first call."""
     for batch in (many, 4):
         x, b = random(batch, 17, channels), random(batch, 17, 16)
-        inputs = selective_scan_launch.Inputs(x, x, b, b, None, random(channels, 16, dtype=torch.float32), None, None, None)
-        out = selective_scan_launch.forward(inputs, EigenRange(-1, 1), save=True)
-        assert out.checkpoints is not None
-        selective_scan_launch.backward(inputs, EigenRange(-1, 1), out.checkpoints, out.y, None)
+        inputs = selective_scan_launch.Inputs(
+            x, x, b, b, None, random(channels, 16, dtype=torch.float32), None, None, None, -1.0, 1.0
+        )
+        out, saved = selective_scan_launch.forward(inputs, save=True)
+        assert saved.checkpoints is not None
+        selective_scan_launch.backward(inputs, saved, (out.y, None))
     assert launched == 2 * [(name, True) for name in ("forward_kernel", "backward_kernel", "sum_kernel")]
 
 
 def test_a_scan_in_windows(launched: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Several launches of one kernel each; what the first call compiles is all of them."""
     monkeypatch.setattr(selective_scan_plan, "SMALLEST_SUMS", 1)
-    monkeypatch.setattr(selective_scan_plan, "_kept", lru_cache(selective_scan_plan.Plan))
+    monkeypatch.setattr(selective_scan_plan, "_kept", lru_cache(selective_scan_plan.SelectiveScanPlan))
     x, b = random(1, 600, 1024), random(1, 600, 16)
-    inputs = selective_scan_launch.Inputs(x, x, b, b, None, random(1024, 16, dtype=torch.float32), None, None, None)
-    out = selective_scan_launch.forward(inputs, EigenRange(-1, 1), save=True)
-    assert out.checkpoints is not None
-    plan = inputs.plan(EigenRange(-1, 1), save=True)
+    inputs = selective_scan_launch.Inputs(x, x, b, b, None, random(1024, 16, dtype=torch.float32), None, None, None, -1.0, 1.0)
+    out, saved = selective_scan_launch.forward(inputs, save=True)
+    assert saved.checkpoints is not None
+    plan = inputs.plan(save=True)
     assert plan.windows.count == 2
     assert plan.chunk == selective_scan_plan.FAR
-    selective_scan_launch.backward(inputs, EigenRange(-1, 1), out.checkpoints, out.y, None)
+    selective_scan_launch.backward(inputs, saved, (out.y, None))
     assert all(was_compiled for _, was_compiled in launched)
     assert [name for name, _ in launched].count("backward_kernel") == plan.windows.count
 
@@ -153,8 +154,8 @@ def test_functions_are_parsed_one_by_one(launched: list[tuple[str, bool]], monke
 
     monkeypatch.setattr(JITFunction, "parse", slowly)
     x, b = random(1, 20, 24), random(1, 20, 8)
-    inputs = selective_scan_launch.Inputs(x, x, b, b, None, random(24, 8, dtype=torch.float32), None, None, None)
-    selective_scan_launch.forward(inputs, EigenRange(-1, 1), save=True)
+    inputs = selective_scan_launch.Inputs(x, x, b, b, None, random(24, 8, dtype=torch.float32), None, None, None, -1.0, 1.0)
+    selective_scan_launch.forward(inputs, save=True)
     assert JITFunction.parse is slowly
     assert len(found) > 10
     assert all(found)

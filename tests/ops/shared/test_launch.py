@@ -31,7 +31,6 @@ from eigentrack.ops.gated_linear import plan as gated_linear_plan
 from eigentrack.ops.selective_scan import launch as selective_scan_launch
 from eigentrack.ops.selective_scan import plan as selective_scan_plan
 from eigentrack.ops.shared.launch import launch, launch_key
-from eigentrack.spectrum import EigenRange
 
 KERNELS = [
     *(prepare_kernel, walk_kernel, walk_back_kernel, gradients_kernel, gates_kernel),
@@ -157,9 +156,9 @@ def test_constants_of_the_delta_rule(asked: set[str]) -> None:
             for carried in (False, True, False):
                 given_inputs = inputs(time, dim, gated, carried, torch.bfloat16)
                 delta_rule_launch.forward(given_inputs, save=False)
-                out = delta_rule_launch.forward(given_inputs, save=True)
+                out, saved = delta_rule_launch.forward(given_inputs, save=True)
                 for last in (None, out.last_state):
-                    delta_rule_launch.backward(given_inputs, out.saved, out.y, last)
+                    delta_rule_launch.backward(given_inputs, saved, (out.y, last))
     assert asked == {kernel.__name__ for kernel in KERNELS}
 
 
@@ -170,10 +169,10 @@ def test_constants_of_gated_linear_attention(asked: set[str], monkeypatch: pytes
         gate = torch.rand(1, time, 1, *([16] if channel else []))
         state = torch.randn(1, 1, 16, 16) if carried else None
         given_inputs = gated_linear_launch.Inputs(q, q, q, gate, state, None)
-        gated_linear_launch.forward(given_inputs, differentiated=False)
-        out = gated_linear_launch.forward(given_inputs, differentiated=True)
+        gated_linear_launch.forward(given_inputs, save=False)
+        out, saved = gated_linear_launch.forward(given_inputs, save=True)
         for last in (None, out.last_state):
-            gated_linear_launch.backward(given_inputs, out.kept, out.y, last)
+            gated_linear_launch.backward(given_inputs, saved, (out.y, last))
     short, long = (
         {"step_kernel", "short_forward_kernel", "short_backward_kernel"},
         {"walk_kernel", "carry_kernel", "output_kernel"},
@@ -183,16 +182,16 @@ def test_constants_of_gated_linear_attention(asked: set[str], monkeypatch: pytes
 
 def test_constants_of_the_selective_scan(asked: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selective_scan_plan, "SMALLEST_SUMS", 1)  # so that the longest has several windows
-    monkeypatch.setattr(selective_scan_plan, "_kept", selective_scan_plan.Plan)
+    monkeypatch.setattr(selective_scan_plan, "_kept", selective_scan_plan.SelectiveScanPlan)
     for time, gated, carried in product((1, 20, 2000), (False, True), (False, True, False)):
         x, b = torch.randn(1, time, 32), torch.randn(1, time, 16)
         options = (x, torch.randn(32, 16), torch.randn(32)) if gated else (None, torch.randn(32, 16), None)
         state = torch.randn(1, 32, 16) if carried else None
-        given_inputs = selective_scan_launch.Inputs(x, x, b, b, *options, state, None)
-        selective_scan_launch.forward(given_inputs, EigenRange(-1, 1), save=False)
-        out = selective_scan_launch.forward(given_inputs, EigenRange(-1, 1), save=True)
+        given_inputs = selective_scan_launch.Inputs(x, x, b, b, *options, state, None, -1.0, 1.0)
+        selective_scan_launch.forward(given_inputs, save=False)
+        out, saved = selective_scan_launch.forward(given_inputs, save=True)
         for last in (None, out.last_state):
-            selective_scan_launch.backward(given_inputs, EigenRange(-1, 1), out.checkpoints, out.y, last)
+            selective_scan_launch.backward(given_inputs, saved, (out.y, last))
     summaries = {"summary_kernel", "summary_back_kernel", "join_kernel"}
     assert asked == summaries | {"step_kernel", "forward_kernel", "backward_kernel", "sum_kernel"}
 

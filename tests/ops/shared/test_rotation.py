@@ -16,8 +16,8 @@ from torch import Tensor
 from eigentrack.layers.rotating_gates import gate_matrices
 from eigentrack.ops import delta_rule, gated_linear, s4d, selective_scan
 from eigentrack.ops.delta_rule.op import DELTA_RULE
-from eigentrack.ops.shared.rotating_frame import delta_rule_in_frame
-from eigentrack.ops.shared.rotation import cosine_and_sine, fixed_point, rotation, running_rotation
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.shared.rotation import cosine_and_sine, delta_rule_in_frame, fixed_point, rotation, running_rotation
 from eigentrack.spectrum import EigenRange
 from tests.closeness import ONE_ROUNDING, ONE_ROUNDING_OF_ALL, TOLERANCE, assert_close, relative_error
 
@@ -100,7 +100,7 @@ def test_gradients_pass_straight_through_the_rounding() -> None:
         angle = 2 * math.pi * torch.cat(pieces, 1)
         return angle.cos(), angle.sin()
 
-    packed = torch.tensor(bounds)
+    packed = Packing.of(turns, torch.tensor(bounds))
     expected = gradient(by_floats, turns)
     assert_close(gradient(lambda leaf: running_rotation(leaf, packed), turns), expected)
     off_the_grid = turns + 2.0**-35
@@ -217,7 +217,7 @@ def delta_rule_of_a_kernel(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, gate: Tensor | None, **options: Any
 ) -> tuple[Tensor, Tensor]:
     """As a kernel does, it takes keys in the dtype in which they come, and hands y back in it."""
-    y, last = DELTA_RULE["chunked"](q.float(), k.float(), v.float(), beta, gate, **options)
+    y, last = DELTA_RULE.backends["chunked"](q.float(), k.float(), v.float(), beta, gate, **options)
     return y.to(q.dtype), last
 
 
@@ -236,17 +236,17 @@ def bfloat16_keys_that_turn(time: int, beta: float | None = None) -> tuple[list[
 def test_a_turned_key_keeps_its_eigenvalue() -> None:
     """A turned unit key that were rounded to bfloat16 would have |k|² off by up to 0.8 %; 4,000 reflections must not grow."""
     sequences, start = bfloat16_keys_that_turn(2000, beta=2.0)
-    _, last = delta_rule_of_a_kernel(*sequences, initial_state=start, cu_seqlens=None)
+    _, last = delta_rule_of_a_kernel(*sequences, initial_state=start, packing=None)
     assert (last.norm() / start.norm() - 1).abs() < 1e-4
 
 
 def test_turned_keys_are_not_rounded_again() -> None:
     """Token by token they turn by other angles than all at once, and would be rounded to other bits."""
     sequences, start = bfloat16_keys_that_turn(40)
-    y, whole = delta_rule_of_a_kernel(*sequences, initial_state=start, cu_seqlens=None)
+    y, whole = delta_rule_of_a_kernel(*sequences, initial_state=start, packing=None)
     state, outputs = start, []
     for token in zip(*(x.split(1, 1) for x in sequences), strict=True):
-        y_t, state = delta_rule_of_a_kernel(*token, initial_state=state, cu_seqlens=None)
+        y_t, state = delta_rule_of_a_kernel(*token, initial_state=state, packing=None)
         outputs.append(y_t)
     exact, expected = delta_rule(*(x.double() for x in sequences), initial_state=start.double(), backend="reference")
     assert y.dtype == torch.bfloat16
@@ -259,7 +259,7 @@ def test_turned_keys_are_not_rounded_again() -> None:
 def test_turned_keys_of_packed_sequences_are_not_rounded_again() -> None:
     sequences, start = bfloat16_keys_that_turn(40)
     bounds, starts = torch.tensor([0, 1, 18, 40]), torch.cat([start, -start, 2 * start])
-    _, packed = delta_rule_of_a_kernel(*sequences, initial_state=starts, cu_seqlens=bounds)
+    _, packed = delta_rule_of_a_kernel(*sequences, initial_state=starts, packing=Packing.of(sequences[0], bounds))
     for n, (first, last) in enumerate(pairwise(bounds.tolist())):
         alone = (x[:, first:last].double() for x in sequences)
         _, expected = delta_rule(*alone, initial_state=starts[n : n + 1].double(), backend="reference")
@@ -275,7 +275,7 @@ def test_gradients_of_turned_keys_are_rounded_once() -> None:
         _, last = run(*leaves[:-1], initial_state=leaves[-1], **options)
         return list(torch.autograd.grad((last * weight).sum(), leaves[1:]))
 
-    found = gradients(delta_rule_of_a_kernel, [*sequences, start], cu_seqlens=None)
+    found = gradients(delta_rule_of_a_kernel, [*sequences, start], packing=None)
     expected = gradients(delta_rule, [*(x.double() for x in sequences), start.double()], backend="reference")
     for name, ours, exact in zip(["k", "v", "beta", "gate", "turns", "start"], found, expected, strict=True):
         allowed = TOLERANCE[torch.float32] if ours.dtype == torch.float32 else ONE_ROUNDING_OF_ALL

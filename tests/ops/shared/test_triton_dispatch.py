@@ -13,9 +13,12 @@ import torch
 from torch import Tensor
 
 from eigentrack.ops import delta_rule
-from eigentrack.ops.delta_rule.cases import refusal
+from eigentrack.ops.cross_entropy.op import CROSS_ENTROPY, summed_cross_entropy
+from eigentrack.ops.delta_rule.op import refusal
 from eigentrack.ops.shared import dispatch
-from eigentrack.ops.shared.dispatch import STEP, Kernel, execute
+from eigentrack.ops.shared.dispatch import STEP, Kernel, Op
+from eigentrack.ops.short_convolution.op import SHORT_CONVOLUTION, short_convolution
+from eigentrack.ops.short_convolution.reference import Part
 
 interpreted = os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -27,7 +30,7 @@ def inputs(dtype: torch.dtype = torch.float32, factors: int = 1, key: int = 4) -
 
 @pytest.mark.skipif(torch.cuda.is_available() or interpreted, reason="there the kernel runs")
 def test_without_a_gpu_the_chunked_form_runs_and_says_so_once() -> None:
-    dispatch._say_once.cache_clear()
+    dispatch._warn_once.cache_clear()
     x = inputs()
     expected = delta_rule(*x, backend="chunked")
     with pytest.warns(
@@ -52,66 +55,90 @@ def test_without_a_gpu_the_chunked_form_runs_and_says_so_once() -> None:
     ],
 )
 def test_what_the_delta_rule_kernels_refuse(changed: dict[str, Any], message: str | None) -> None:
-    assert refusal(*inputs(**changed), None, initial_state=None, cu_seqlens=None) == message
+    assert refusal(*inputs(**changed), None, initial_state=None) == message
 
 
 def test_the_delta_rule_kernels_take_a_gate_a_head_only() -> None:
     q, *rest = inputs()
-    assert refusal(q, *rest, q[..., 0], initial_state=None, cu_seqlens=None) is None
+    assert refusal(q, *rest, q[..., 0], initial_state=None) is None
     message = "takes one gate a head, and this gate has an entry for each key channel"
-    assert refusal(q, *rest, q, initial_state=None, cu_seqlens=None) == message
+    assert refusal(q, *rest, q, initial_state=None) == message
 
 
-@pytest.mark.parametrize(("automatic", "backend", "expected"), [(True, "auto", 1), (False, "auto", 0), (False, "triton", 1)])
-def test_auto_picks_a_kernel_only_if_it_may(
-    automatic: bool, backend: str, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dispatch, "_no_triton", lambda x: None)
+@pytest.mark.parametrize(("backend", "expected"), [("auto", 1), ("chunked", 0), ("triton", 1)])
+def test_a_kernel_runs_only_if_it_may(backend: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "no_triton", lambda x: None)
     calls = []
 
     def run(x: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
         calls.append((x.dtype, given["initial_state"]))
         return x, x
 
-    def chunked(x: Tensor, *, initial_state: Tensor, cu_seqlens: None) -> tuple[Tensor, Tensor]:
+    def chunked(x: Tensor, *, initial_state: Tensor, packing: None) -> tuple[Tensor, Tensor]:
         assert x.dtype == initial_state.dtype == torch.float32
         return x, initial_state
 
-    kernel = Kernel(lambda: run, lambda x, **given: None, automatic)
+    op = Op("op", {"chunked": chunked}, Kernel(lambda: run, lambda x, **given: None))
     x = torch.ones(1, 2, dtype=torch.bfloat16)
-    y, _ = execute(
-        "op", {"chunked": chunked}, backend, x, initial_state=None, zero_state=lambda: x * 0, cu_seqlens=None, kernel=kernel
-    )
+    y, _ = op.run(backend, x, initial_state=None, zero_state=lambda: x * 0, packing=None)
     assert y.dtype == torch.bfloat16
     # the kernel gets the caller's dtype, and None for a state of zeros
     assert calls == [(torch.bfloat16, None)] * expected
 
 
+@pytest.mark.parametrize("backend", ["reference", "chunked"])
+def test_a_backend_by_name_never_runs_a_kernel(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short convolution and the cross-entropy too, whose kernels would run here by default."""
+    monkeypatch.setattr(dispatch, "no_triton", lambda x: None)
+    loaded: list[str] = []
+
+    def watched(name: str) -> Any:
+        def load() -> Any:
+            loaded.append(name)
+            raise RuntimeError("a kernel")
+
+        return load
+
+    for op in (SHORT_CONVOLUTION, CROSS_ENTROPY):
+        monkeypatch.setitem(vars(op.kernel), "load", watched(op.name))
+    x, weight, targets = torch.rand(6, 4), torch.rand(5, 4), torch.arange(6) % 5
+
+    def both(backend: str) -> None:
+        short_convolution([Part(x[None])], torch.zeros(1, 2, 4), torch.rand(4, 3), backend=backend)
+        summed_cross_entropy(x, weight, targets, backend=backend)
+
+    both(backend)
+    assert loaded == []
+    with pytest.raises(RuntimeError, match="a kernel"):
+        both("auto")
+    assert loaded == ["short_convolution"]
+
+
 def fall_back(backend: str, dtype: torch.dtype = torch.float32) -> Tensor:
     """An op whose kernel refuses everything, as on a GPU."""
 
-    def chunked(x: Tensor, *, initial_state: Tensor, cu_seqlens: None) -> tuple[Tensor, Tensor]:
+    def chunked(x: Tensor, *, initial_state: Tensor, packing: None) -> tuple[Tensor, Tensor]:
         return 2 * x, initial_state
 
-    kernel = Kernel(lambda: chunked, lambda x, **given: "takes nothing", automatic=True)
-    x, forms = torch.ones(1, 2, dtype=dtype), {"chunked": chunked, "reference": chunked}
-    return execute("op", forms, backend, x, initial_state=None, zero_state=lambda: x, cu_seqlens=None, kernel=kernel)[0]
+    kernel = Kernel(lambda: chunked, lambda x, **given: "takes nothing")
+    x, op = torch.ones(1, 2, dtype=dtype), Op("op", {"chunked": chunked, "reference": chunked}, kernel)
+    return op.run(backend, x, initial_state=None, zero_state=lambda: x, packing=None)[0]
 
 
 @pytest.mark.parametrize(("backend", "instead"), [("auto", "chunked"), ("triton", "chunked"), (STEP, "reference")])
 def test_a_kernel_that_steps_aside_on_a_gpu_says_so_once(backend: str, instead: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "_no_triton", lambda x: None)
-    dispatch._say_once.cache_clear()
+    monkeypatch.setattr(dispatch, "no_triton", lambda x: None)
+    dispatch._warn_once.cache_clear()
     with pytest.warns(UserWarning, match=f"op: backend 'triton' takes nothing; '{instead}' runs instead"):
         fall_back(backend)
     fall_back(backend)  # a warning would be an error here
 
 
 def test_who_chose_float64_or_has_no_gpu_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    dispatch._say_once.cache_clear()
-    monkeypatch.setattr(dispatch, "_no_triton", lambda x: "needs a GPU")
+    dispatch._warn_once.cache_clear()
+    monkeypatch.setattr(dispatch, "no_triton", lambda x: "needs a GPU")
     fall_back("auto")
-    monkeypatch.setattr(dispatch, "_no_triton", lambda x: None)
+    monkeypatch.setattr(dispatch, "no_triton", lambda x: None)
     fall_back("auto", torch.float64)
 
 

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from eigentrack.layers import DeltaNet, Mamba, short_convolution
-from eigentrack.layers.short_convolution import Part, ShortConvolution
+from eigentrack.layers import DeltaNet, Mamba
+from eigentrack.layers.short_convolution import ShortConvolution
+from eigentrack.ops.short_convolution.reference import Part
 from tests.closeness import TOLERANCE, relative_error
 from tests.ops.compilation import assert_no_graph_break, without_type_checks
 from tests.ops.graph_replay import assert_a_graph_replays
@@ -83,14 +84,13 @@ class Case:
         return torch.cat(outputs)[None] if self.lengths else torch.stack(outputs)
 
     def run(self, x: Tensor, window: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        from eigentrack.ops.short_convolution.autograd import short_convolution
+        from eigentrack.ops.short_convolution.autograd import KERNELS
 
         bounds, sequence_of = self.bounds, None
         if bounds is not None:
             bounds = bounds.to(DEVICE, torch.int32)
             sequence_of = torch.repeat_interleave(torch.tensor(self.lengths, device=DEVICE)).to(torch.int32)
-        options = {"silu": self.silu, "unit": self.unit, "scale": self.scale}
-        return short_convolution(x, window, weight, bias, bounds, sequence_of, **options)
+        return KERNELS(x, window, weight, bias, bounds, sequence_of, self.silu, self.unit, self.scale)
 
 
 CASES = [
@@ -206,7 +206,7 @@ def test_it_is_an_operator_of_torch(case: Case) -> None:
     numbers = torch.repeat_interleave(torch.tensor(case.lengths)).to(DEVICE, torch.int32) if case.lengths else None
     bias = leaves[3] if case.bias else None
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    arguments = (*leaves[:3], bias, bounds, numbers, case.silu, case.unit, case.scale)
+    arguments = (*leaves[:3], bias, bounds, numbers, case.silu, case.unit, case.scale, True)
     torch.library.opcheck(torch.ops.eigentrack.short_convolution, arguments, test_utils=checks)
 
 
@@ -223,9 +223,7 @@ def test_no_graph_break_under_compile() -> None:
 
 
 @pytest.mark.parametrize(("bias", "bounds"), [(False, None), (True, (0, 1, 3, 10, 12))], ids=str)
-def test_the_layer_in_the_kernel_is_the_layer(
-    bias: bool, bounds: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_layer_in_the_kernel_is_the_layer(bias: bool, bounds: tuple[int, ...] | None) -> None:
     """Values, the window that follows, and the gradients of both."""
     layer = ShortConvolution(24, 4, bias).to(DEVICE)
     batch, time = (2, 12) if bounds is None else (1, 12)
@@ -236,27 +234,26 @@ def test_the_layer_in_the_kernel_is_the_layer(
     factors = [torch.randn(batch, time, width, device=DEVICE) for width in widths] + [torch.randn_like(window)]
     cu_seqlens = None if bounds is None else torch.tensor(bounds, device=DEVICE)
 
-    def run(in_the_kernel: bool) -> list[Tensor]:
-        monkeypatch.setattr(short_convolution, "_takes_the_kernel", lambda parts: in_the_kernel)
+    def run(backend: str) -> list[Tensor]:
         parts = [Part(*given) for given in zip(leaves, rows, scales, strict=True)]
-        found, last, roundings = layer(parts, window, cu_seqlens, silu=True)
+        found, last, roundings = layer(parts, window, cu_seqlens, silu=True, backend=backend)
         assert roundings == [None, None, None]  # float32
         values = [*found, last]
         loss = sum((value * factor).sum() for value, factor in zip(values, factors, strict=True))
         return [*values, *torch.autograd.grad(loss, [*leaves, window, *layer.parameters()])]
 
-    for ours, expected in zip(run(True), run(False), strict=True):
+    for ours, expected in zip(run("triton"), run("reference"), strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "pieces"), [("deltanet", (2,)), ("mamba", (1, 2))], ids=str)
-def test_a_mixer_in_the_kernel_is_the_mixer(name: str, pieces: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mixer_in_the_kernel_is_the_mixer(name: str, pieces: tuple[int, ...]) -> None:
     """With the state from piece to piece: the window of a sequence that is shorter than the filter is part of it."""
-    chosen = DeltaNet(6, heads=1, householders=2, backend="chunked") if name == "deltanet" else Mamba(6, backend="chunked")
+    chosen = DeltaNet(6, heads=1, householders=2) if name == "deltanet" else Mamba(6)
     mixer, given = chosen.to(DEVICE), [torch.randn(2, time, 6, device=DEVICE) for time in pieces]
 
-    def run(in_the_kernel: bool) -> list[Tensor]:
-        monkeypatch.setattr(short_convolution, "_takes_the_kernel", lambda parts: in_the_kernel)
+    def run(backend: str) -> list[Tensor]:
+        mixer.backend = backend
         outputs, state = [], None
         for x in given:
             y, state = mixer(x, state)
@@ -266,13 +263,12 @@ def test_a_mixer_in_the_kernel_is_the_mixer(name: str, pieces: tuple[int, ...], 
         loss = sum(y.pow(3).sum() for y in outputs)
         return [*outputs, state.window, *torch.autograd.grad(loss, list(mixer.parameters()))]
 
-    for ours, expected in zip(run(True), run(False), strict=True):
+    for ours, expected in zip(run("triton"), run("reference"), strict=True):
         assert relative_error(ours, expected) < 1e-4
 
 
-def test_half_precision_keys_keep_the_eigenvalue_in_its_range(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(short_convolution, "_takes_the_kernel", lambda parts: True)
-    mixer = DeltaNet(12, heads=3).to(DEVICE, torch.bfloat16)
+def test_half_precision_keys_keep_the_eigenvalue_in_its_range() -> None:
+    mixer = DeltaNet(12, heads=3, backend="triton").to(DEVICE, torch.bfloat16)
     with torch.no_grad():
         eigenvalue = mixer.gates((30 * torch.randn(4, 50, 12, device=DEVICE)).to(torch.bfloat16))["eigenvalue"]
     assert eigenvalue.abs().max() < 1 + 1e-6

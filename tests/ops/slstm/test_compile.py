@@ -13,7 +13,7 @@ if os.environ.get("TRITON_INTERPRET") == "1":
 
 from eigentrack.ops.slstm.backward import backward_kernel
 from eigentrack.ops.slstm.forward import forward_kernel
-from eigentrack.ops.slstm.plan import Plan
+from eigentrack.ops.slstm.plan import SLSTMPlan
 from tests.ops.sm90 import Resources, compile_for_sm90
 
 MULTIPROCESSOR = 65536  # registers
@@ -23,7 +23,7 @@ KERNELS = pytest.mark.parametrize("kernel", [forward_kernel, backward_kernel], i
 FEW, MANY = 64, 1024  # sequences: blocks of 4, and of 16
 
 
-def compiled(kernel: Any, plan: Plan, kind: str, **others: Any) -> Resources:
+def compiled(kernel: Any, plan: SLSTMPlan, kind: str, **others: Any) -> Resources:
     """`kind` is the type of the tensors that the caller gives and gets; the rest is float32. `others` are constants, too."""
     constants = {**plan.settings(), "SAVE": True, "LAST": True, **({} if plan.packed else {"bounds": None}), **others}
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
@@ -41,7 +41,7 @@ def compiled(kernel: Any, plan: Plan, kind: str, **others: Any) -> Resources:
 @pytest.mark.parametrize(("sequences", "width", "together"), [(FEW, 32, 6), (MANY, 32, 3), (FEW, 64, 2), (MANY, 64, 2)])
 def test_it_compiles_hardly_spills_and_leaves_room_for_others(kernel: Any, sequences: int, width: int, together: int) -> None:
     """So many programs fit into a multiprocessor at once: they fill each other's waiting time."""
-    plan = Plan(sequences, 40, 4, width, packed=False)
+    plan = SLSTMPlan(sequences, 40, 4, width, packed=False)
     found = compiled(kernel, plan, "*fp32")
     assert found.spilled_bytes <= FEW_BYTES
     assert found.registers * 32 * plan.settings()["num_warps"] * together <= MULTIPROCESSOR  # type: ignore[operator]
@@ -56,7 +56,7 @@ def test_what_is_left_out_and_sizes_of_one_compile(kernel: Any) -> None:
     ones = dict.fromkeys(("sequences", "time", "heads"), 1)
     assert (
         compiled(
-            kernel, Plan(1, 1, 1, 8, False), "*fp32", SAVE=False, LAST=False, **ones, **dict.fromkeys(left_out)
+            kernel, SLSTMPlan(1, 1, 1, 8, False), "*fp32", SAVE=False, LAST=False, **ones, **dict.fromkeys(left_out)
         ).spilled_bytes
         == 0
     )
@@ -69,6 +69,6 @@ def test_what_is_left_out_and_sizes_of_one_compile(kernel: Any) -> None:
 @pytest.mark.parametrize("sequences", [FEW, MANY])
 @pytest.mark.parametrize("kind", ["*bf16", "*fp32", "*fp16"])
 def test_the_rest_too(kernel: Any, packed: bool, width: int, sequences: int, kind: str) -> None:
-    found = compiled(kernel, Plan(sequences, 40, 4, width, packed), kind)
+    found = compiled(kernel, SLSTMPlan(sequences, 40, 4, width, packed), kind)
     assert found.spilled_bytes <= FEW_BYTES
     assert found.shared_bytes <= LARGEST_SHARED

@@ -247,7 +247,10 @@ def test_they_are_operators_of_torch() -> None:
     torch.library.opcheck(torch.ops.eigentrack.slstm, (*inputs, False), test_utils="test_faketensor")
     with torch.no_grad():
         *_, gates, states = torch.ops.eigentrack.slstm(*inputs, True)
-    given = (y.detach(), None, last[1].detach(), None, gates, states, leaves[1].detach(), case.cu_seqlens)
+    forgotten = (None,) * 4  # c, n, h, m
+    wanted = [True] * 5 + [False] * 2
+    doutputs = (y.detach(), None, last[1].detach(), None, None)
+    given = (*doutputs, gates, states, None, leaves[1].detach(), *forgotten, case.cu_seqlens, wanted)
     torch.library.opcheck(torch.ops.eigentrack.slstm_backward, given, test_utils=("test_schema", "test_faketensor"))
 
 

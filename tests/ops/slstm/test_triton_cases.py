@@ -13,7 +13,7 @@ from torch import Tensor
 
 from eigentrack.ops import slstm
 from eigentrack.ops.shared import dispatch
-from eigentrack.ops.slstm.cases import refusal
+from eigentrack.ops.slstm.op import refusal
 from tests.ops.test_triton_interpreted import interpreted
 
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the tests run on the GPU itself")
@@ -21,7 +21,7 @@ on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the tests run on 
 
 def inputs(dtype: torch.dtype = torch.float32, width: int = 4) -> dict[str, Any]:
     state = tuple(torch.rand(1, 2, width, dtype=dtype) for _ in range(4))
-    return {"recurrent": torch.rand(2, 4, width, width, dtype=dtype), "initial_state": state, "cu_seqlens": None}
+    return {"recurrent": torch.rand(2, 4, width, width, dtype=dtype), "initial_state": state}
 
 
 def gates(dtype: torch.dtype = torch.float32, width: int = 4) -> Tensor:
@@ -51,13 +51,13 @@ def test_a_float64_state_is_refused_by_name() -> None:
 
 def test_wrong_bounds_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"cu_seqlens=\[0, 5\] must start at 0 and end at the number of tokens, 6"):
-        refusal(gates(), **{**inputs(), "cu_seqlens": torch.tensor([0, 5])})
+        slstm(gates(), **inputs(), cu_seqlens=torch.tensor([0, 5]))
 
 
 @on_cpu
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="there the kernel runs")
 def test_without_a_gpu_the_reference_runs_and_says_so_once() -> None:
-    dispatch._say_once.cache_clear()
+    dispatch._warn_once.cache_clear()
     x, recurrent = gates(), inputs()["recurrent"]
     expected, _ = slstm(x, recurrent=recurrent, backend="reference")
     with pytest.warns(UserWarning, match="slstm: backend 'triton' needs a GPU, and the input is on the cpu; 'reference' runs"):
@@ -75,7 +75,7 @@ def test_without_a_gpu_the_reference_runs_and_says_so_once() -> None:
 )
 def test_many_sequences_are_taken_in_large_blocks(sequences: int, heads: int, block: int, programs: int) -> None:
     plans = pytest.importorskip("eigentrack.ops.slstm.plan")
-    plan = plans.Plan(sequences, 40, heads, 32, False)
+    plan = plans.SLSTMPlan(sequences, 40, heads, 32, False)
     assert (plan.block, plan.programs) == (block, programs)
     assert plan.settings()["BS"] == block
 
@@ -83,7 +83,7 @@ def test_many_sequences_are_taken_in_large_blocks(sequences: int, heads: int, bl
 @pytest.mark.parametrize(("width", "padded", "warps"), [(1, 16, 2), (16, 16, 2), (17, 32, 4), (48, 64, 8), (64, 64, 8)])
 def test_heads_are_padded_to_powers_of_two(width: int, padded: int, warps: int) -> None:
     plans = pytest.importorskip("eigentrack.ops.slstm.plan")
-    settings = plans.Plan(2, 40, 4, width, False).settings()
+    settings = plans.SLSTMPlan(2, 40, 4, width, False).settings()
     assert (settings["BD"], settings["num_warps"]) == (padded, warps)
 
 

@@ -9,7 +9,7 @@ S sequences  R chunks of a group  L tokens a chunk
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from eigentrack.ops.shared.packing import sequence_lengths
+from eigentrack.ops.shared.packing import Packing
 
 _FLOATS_IN_CACHE = 2**17
 
@@ -41,13 +41,13 @@ class ChunkLayout(ABC):
         """For each group, which slots [R, L] hold no token; None if all do."""
 
 
-def chunk_layout(x: Tensor, cu_seqlens: Tensor | None, size: int, floats_per_chunk: int) -> ChunkLayout:
-    """The layout for x [B, T, ...], whose chunks need about `floats_per_chunk` floats in their largest tensor."""
-    lengths = sequence_lengths(x.shape[0], x.shape[1], cu_seqlens)
-    chunks_per_group = len(lengths) * x.shape[1] if x.is_cuda else max(1, _FLOATS_IN_CACHE // floats_per_chunk)
-    if cu_seqlens is None:
+def chunk_layout(x: Tensor, packing: Packing | None, size: int, floats_per_chunk: int) -> ChunkLayout:
+    """Return the layout for x [B, T, ...], whose chunks need about `floats_per_chunk` floats in their largest tensor."""
+    sequences = x.shape[0] if packing is None else packing.sequences
+    chunks_per_group = sequences * x.shape[1] if x.is_cuda else max(1, _FLOATS_IN_CACHE // floats_per_chunk)
+    if packing is None:
         return EqualLengths(x.shape[0], x.shape[1], size, chunks_per_group)
-    return PackedLengths(lengths, size, chunks_per_group, x.device)
+    return PackedLengths(packing.lengths, size, chunks_per_group, x.device)
 
 
 class EqualLengths(ChunkLayout):
@@ -78,7 +78,7 @@ class EqualLengths(ChunkLayout):
 class PackedLengths(ChunkLayout):
     """Packed sequences: each is padded to whole chunks, and the chunk steps thin out as sequences end."""
 
-    def __init__(self, lengths: list[int], size: int, chunks_per_group: int, device: torch.device) -> None:
+    def __init__(self, lengths: Sequence[int], size: int, chunks_per_group: int, device: torch.device) -> None:
         length = torch.tensor(lengths)
         longest_first = torch.argsort(length, descending=True, stable=True)
         chunks = (length + size - 1) // size
@@ -158,3 +158,32 @@ class _SlotsToTokens(torch.autograd.Function):
 
 def _fill(slots: Tensor, is_padding: Tensor, value: float) -> Tensor:
     return slots.masked_fill_(is_padding.view(-1, *[1] * (slots.ndim - 1)), value)
+
+
+class Carry:
+    """The state of every sequence, handed from chunk step to chunk step; sequences that end are set aside."""
+
+    def __init__(self, layout: ChunkLayout, initial_state: Tensor) -> None:
+        self._by_length = layout.by_length
+        self._running = initial_state if layout.by_length is None else initial_state[layout.by_length]
+        self._ended: list[Tensor] = []
+
+    def run(self, steps: tuple[int, ...], advance: Callable[..., tuple[Tensor, Tensor]], *parts: Tensor) -> Tensor:
+        """state, y = advance(state, *parts of the chunk step) for the steps of a group; returns all y, [R, ...]."""
+        if len(steps) == 1:
+            return self._step(steps[0], advance, *parts)
+        pieces = zip(steps, *(part.split(steps) for part in parts), strict=True)
+        return torch.cat([self._step(count, advance, *piece) for count, *piece in pieces])
+
+    def _step(self, count: int, advance: Callable[..., tuple[Tensor, Tensor]], *parts: Tensor) -> Tensor:
+        if count < len(self._running):
+            self._ended.append(self._running[count:])
+            self._running = self._running[:count]
+        self._running, y = advance(self._running, *parts)
+        return y
+
+    def last_state(self) -> Tensor:
+        """[S, ...] in the order in which the sequences came."""
+        if self._by_length is None:
+            return self._running
+        return torch.cat([self._running, *reversed(self._ended)])[torch.argsort(self._by_length)]

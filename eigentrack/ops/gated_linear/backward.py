@@ -16,9 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from eigentrack.ops.delta_rule.chunk import decay_matrix, load_columns, load_tile, product, store_columns
-from eigentrack.ops.delta_rule.forward import locate_chunk
-from eigentrack.ops.gated_linear.decay import (
+from eigentrack.ops.gated_linear.gates import (
     across,
     block_from_start,
     block_to_end,
@@ -27,6 +25,7 @@ from eigentrack.ops.gated_linear.decay import (
     load_gates,
     to_end,
 )
+from eigentrack.ops.shared.tiles import decay_matrix, load_columns, load_tile, locate_chunk, product, store_columns
 
 EQUAL_CHANNELS = tl.constexpr(16)
 

@@ -17,9 +17,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from eigentrack.ops.delta_rule.chunk import load_columns, load_tile, product, store_tile, times
-from eigentrack.ops.delta_rule.forward import locate_chunk
-from eigentrack.ops.gated_linear.gradients import pair_products
+from eigentrack.ops.gated_linear.backward import pair_products
+from eigentrack.ops.shared.tiles import load_columns, load_tile, locate_chunk, product, store_tile, times
 
 BLOCK = tl.constexpr(16)  # tokens
 BLOCK_LEVELS = tl.constexpr(4)

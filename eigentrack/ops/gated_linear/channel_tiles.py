@@ -13,8 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from eigentrack.ops.delta_rule.chunk import product
-from eigentrack.ops.gated_linear.decay import (
+from eigentrack.ops.gated_linear.gates import (
     across,
     block_from_start,
     block_to_end,
@@ -22,6 +21,7 @@ from eigentrack.ops.gated_linear.decay import (
     hand_down,
     to_end,
 )
+from eigentrack.ops.shared.tiles import product
 
 
 @triton.jit
