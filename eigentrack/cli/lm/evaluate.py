@@ -16,7 +16,7 @@ from rich.table import Table
 
 from eigentrack.cli.console import AsJson, err, out
 from eigentrack.cli.device import Device, check_device
-from eigentrack.cli.lm.prepare import CHOOSE_FIELD, TextField
+from eigentrack.cli.lm.text_field import CHOOSE_FIELD, TextField
 
 if TYPE_CHECKING:
     from eigentrack.lm.language_model import LanguageModel

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import time
+import os
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from eigentrack.cli.console import AsJson, err, out
+from eigentrack.cli.console import AsJson, out
+from eigentrack.cli.lm.preparation_bar import PreparationBar
+from eigentrack.cli.lm.text_field import CHOOSE_FIELD, TextField
 
 if TYPE_CHECKING:
     from eigentrack.lm.corpus import CorpusIndex
     from eigentrack.lm.documents import Documents
-    from eigentrack.lm.prepare import Progress as Prepared
-
-TextField = Annotated[str, typer.Option(help="Where a row of JSONL, Parquet or a dataset holds its text.")]
-CHOOSE_FIELD = "choose with --text-field"
 
 
 def prepare(
@@ -51,7 +47,6 @@ def prepare(
     from eigentrack.lm.prepare import prepare as prepare_corpus
     from eigentrack.lm.prepare import verify_corpus
     from eigentrack.lm.tokenizer import NamedTokenizer, TrainedBpe
-    from eigentrack.processes import cores
 
     if verify:
         _print(folder, verify_corpus(folder), as_json, "every byte is as it was written")
@@ -60,8 +55,8 @@ def prepare(
         raise ValueError("give one of --tokenizer NAME and --train-bpe VOCAB")
     choice = NamedTokenizer(tokenizer) if tokenizer is not None else TrainedBpe(bpe or 0)
     documents = _documents(sources, dataset, subset, split, rows, validation_share, split_by, text_field)
-    workers = cores() if processes is None else processes
-    with _PreparationBar() as bar:
+    workers = (os.cpu_count() or 1) if processes is None else processes
+    with PreparationBar() as bar:
         index = prepare_corpus(documents, folder, choice, processes=workers, report=bar.report)
     _print(folder, index, as_json, "prepared")
 
@@ -103,31 +98,3 @@ def _print(folder: Path, index: CorpusIndex, as_json: bool, done: str) -> None:
         out.print(f"  {name}: {split.tokens:,} tokens in {split.documents:,} documents", markup=False, highlight=False)
     if len(index.splits) == 1:
         out.print("  no document went to another split: give more documents, a larger --validation-share, or --split-by folder")
-
-
-class _PreparationBar:
-    """Shows how much is read, the tokens so far, the tokens per second, and the time left."""
-
-    def __init__(self) -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}")
-        self._progress = Progress(*columns, TimeRemainingColumn(), console=err, transient=True)
-        self._bar = self._progress.add_task("", total=None, said="")
-        self._stage = ""
-        self._began, self._tokens_before = 0.0, 0
-
-    def __enter__(self) -> _PreparationBar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._progress.stop()
-
-    def report(self, progress: Prepared) -> None:
-        if progress.stage != self._stage:  # what a killed run had encoded was not done just now
-            self._stage, self._began, self._tokens_before = progress.stage, time.monotonic(), progress.tokens
-            self._progress.reset(self._bar, description=self._stage, total=progress.total_bytes, completed=progress.bytes_read)
-        seconds = time.monotonic() - self._began
-        said = f"{progress.bytes_read / 1e6:.0f} MB"
-        if progress.tokens and seconds:
-            said += f"  {progress.tokens / 1e6:.1f}M tokens  {(progress.tokens - self._tokens_before) / seconds:,.0f} tokens/s"
-        self._progress.update(self._bar, completed=progress.bytes_read, said=said)
