@@ -23,14 +23,14 @@ from typing import Any
 
 from eigentrack.experiments.markdown_table import markdown_table
 from eigentrack.experiments.provenance import origin, provenance
+from eigentrack.files import write_json
 from eigentrack.lm.config import LanguageRunConfig, load_language_run
 from eigentrack.lm.corpus import Corpus
 from eigentrack.lm.language_model import load_language_model
 from eigentrack.lm.perplexity import Windows, perplexity_by_position
 from eigentrack.lm.probe import probe
-from eigentrack.lm.token_bytes import bytes_of_tokens
+from eigentrack.lm.tokenizer import bytes_of_tokens
 from eigentrack.lm.train import run_language_training
-from eigentrack.models.storage import write_json
 from eigentrack.training.run import RUN_FILE
 
 MODELS: dict[str, dict[str, Any]] = {

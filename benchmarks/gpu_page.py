@@ -24,7 +24,7 @@ import gpu_ops
 import gpu_selective_scan
 
 from eigentrack.experiments.markdown_table import markdown_table
-from eigentrack.models.storage import write_atomically
+from eigentrack.files import write_atomically
 
 SHORT_NOTE = (
     "At T = 40 three forms were tried. One chunk of 64 rows, mostly padding: 0.308 ms as a graph at B1024 H4 D32. Chunks of 32 "

@@ -28,17 +28,15 @@ from record import median_step_ms
 from torch import Tensor, nn
 
 from eigentrack.experiments.provenance import provenance
+from eigentrack.files import write_json
 from eigentrack.lm.batches import PackedBatch
-from eigentrack.lm.captured_step import CapturedLanguageStep
 from eigentrack.lm.config import LanguageRunConfig
 from eigentrack.lm.distributed import World
 from eigentrack.lm.flops import matrix_product_rate, training_flops
-from eigentrack.lm.half_copy import HalfCopy
-from eigentrack.lm.step import LanguageStep
+from eigentrack.lm.step import Bfloat16Copy, LanguageStep
 from eigentrack.models import ModelConfig, SequenceModel
-from eigentrack.models.storage import write_json
-from eigentrack.training.gradient_norms import clip_gradients
-from eigentrack.training.optimizer import set_rate
+from eigentrack.training.captured_step import CapturedStep
+from eigentrack.training.optimizer import clip_gradients, set_rate
 
 TIME, DOCUMENT, RATE, CLIP, WARM_UP = 2048, 700, 1e-4, 1.0, 8
 DEVICE = torch.device("cuda")
@@ -94,7 +92,7 @@ def ours(setting: Setting, *, packed: bool = False, captured: bool = False, **op
         rows = PackedBatch(rows.tokens.view(1, -1), rows.targets.view(1, -1), torch.tensor(sorted(bounds)))
     weights = SequenceModel(setting.model_config())
     step = LanguageStep(weights, FixedRows(rows), config, World(DEVICE), **options)  # type: ignore[arg-type]
-    return CapturedLanguageStep(step) if captured else step
+    return CapturedStep(step) if captured else step
 
 
 def theirs(
@@ -102,7 +100,7 @@ def theirs(
 ) -> Run:
     """Their model and loss in a step like ours: float32 weights, a bfloat16 copy that computes, clipping, fused AdamW."""
     weights = model.to(DEVICE)
-    half = HalfCopy(weights)  # type: ignore[arg-type]
+    half = Bfloat16Copy(weights)  # type: ignore[arg-type]
     rate = torch.tensor(RATE, device=DEVICE)
     optimizer = torch.optim.AdamW(
         weights.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.1, fused=True, capturable=True

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from eigentrack.experiments.provenance import provenance
-from eigentrack.models.storage import write_json
+from eigentrack.files import write_json
 
 
 def write_record(out: Path, benchmark: str, **values: Any) -> None:

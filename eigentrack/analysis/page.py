@@ -13,7 +13,7 @@ from eigentrack.analysis.horizon import PatternHorizon, worst_first
 from eigentrack.analysis.inspection import Inspection
 from eigentrack.analysis.plots import plot_gates, plot_geometry, plot_horizons, plot_unit_disk
 from eigentrack.compiler import save_compiled
-from eigentrack.models.storage import write_atomically
+from eigentrack.files import write_atomically
 
 EXACT = "exact"
 MOST_ROWS = 64  # of a table; the JSON has all

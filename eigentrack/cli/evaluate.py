@@ -26,7 +26,7 @@ def evaluate(
 
     Example: eigentrack evaluate runs/s3 --longest 4096
     """
-    from eigentrack.training.report import evaluate_run
+    from eigentrack.training.evaluation import evaluate_run
 
     check_device(device)
     rows = evaluate_run(folder, longest, sequences, seed, device)

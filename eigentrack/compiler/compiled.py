@@ -30,8 +30,8 @@ from eigentrack.compiler.closure import TooManyJointStates, state_parts
 from eigentrack.compiler.network import build_network
 from eigentrack.compiler.plan import Alphabet, NetworkPlan
 from eigentrack.compiler.robustness import CANDIDATES, Robustness, certify_robust, confirm_robust
+from eigentrack.files import write_json
 from eigentrack.models import SequenceModel, load_model, save_model
-from eigentrack.models.storage import write_json
 
 AUTOMATON, PLAN, CERTIFICATE, MODEL = "automaton.json", "plan.json", "certificate.json", "model"
 ROBUSTNESS = "robustness.json"

@@ -17,8 +17,8 @@ from eigentrack.experiments.language_test import LanguageTest
 from eigentrack.experiments.length_test import LengthScores, LengthTest, first_tested
 from eigentrack.experiments.provenance import NOT_RECORDED
 from eigentrack.experiments.training_record import TrainingRecord
+from eigentrack.files import write_json
 from eigentrack.lm.config import LanguageRunConfig
-from eigentrack.models.storage import write_json
 from eigentrack.training.run import RunConfig
 
 RESULT_FILE = "result.json"

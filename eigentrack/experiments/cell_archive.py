@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from eigentrack.experiments.cell import RESULT_FILE, Cell
 from eigentrack.experiments.ledger import SweepOutcome, Unlock
 from eigentrack.experiments.plan import Sweep
-from eigentrack.models.storage import write_atomically
+from eigentrack.files import write_atomically
 from eigentrack.training.checkpoint import checkpoints
 from eigentrack.training.run import CHECKPOINTS, RUN_FILE
 

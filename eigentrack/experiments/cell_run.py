@@ -14,11 +14,11 @@ from eigentrack.experiments.language_result import LanguageResult
 from eigentrack.experiments.length_test import NO_SCORES, LengthTest, first_tested, length_scores, run_length_test
 from eigentrack.experiments.provenance import origin
 from eigentrack.experiments.training_record import read_record, thin_metrics
+from eigentrack.files import write_json
 from eigentrack.models import SequenceModel, load_model
-from eigentrack.models.storage import write_json
 from eigentrack.training import Diverged, accuracy_between
+from eigentrack.training.driver import OutOfTime
 from eigentrack.training.run import CHECKPOINTS, MODEL, RunConfig, RunResult, run_training
-from eigentrack.training.time_limit import OutOfTime
 
 CLOCK_FILE = "seconds.json"
 

@@ -18,13 +18,13 @@ from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.language_result import LanguageResult, PerplexityPoint, read_learning, training_seconds
 from eigentrack.experiments.language_test import LanguageTest
 from eigentrack.experiments.provenance import origin
+from eigentrack.files import write_json
 from eigentrack.lm.config import LanguageRunConfig, load_language_run
 from eigentrack.lm.corpus import Corpus
 from eigentrack.lm.documents import TRAIN
 from eigentrack.lm.language_model import load_language_model
 from eigentrack.lm.perplexity import PositionPerplexity
 from eigentrack.lm.train import run_language_training
-from eigentrack.models.storage import write_json
 from eigentrack.training import Diverged
 from eigentrack.training.run import CHECKPOINTS, RUN_FILE
 

@@ -17,11 +17,11 @@ from typing import Any
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.language_test import LanguageTest
 from eigentrack.experiments.text_source import STANDARD_LIBRARY, TextSource
+from eigentrack.files import write_json
 from eigentrack.lm.config import LanguageRunConfig
 from eigentrack.lm.corpus import INDEX_FILE
 from eigentrack.lm.prepare import Progress, prepare
 from eigentrack.lm.tokenizer import NamedTokenizer, TrainedBpe
-from eigentrack.models.storage import write_json
 from eigentrack.training.config_file import read_values
 
 PANEL = "language models"

@@ -11,10 +11,9 @@ from typing import Any
 from eigentrack.experiments.text_source import TextSource
 from eigentrack.lm.harness import evaluate_with_harness, require_harness, unknown_tasks
 from eigentrack.lm.language_model import LanguageModel
-from eigentrack.lm.perplexity import PositionPerplexity, Windows, perplexity_by_position
+from eigentrack.lm.perplexity import PositionPerplexity, Windows, perplexity_by_position, read_token_text
 from eigentrack.lm.probe import draw_program
-from eigentrack.lm.token_bytes import bytes_of_tokens
-from eigentrack.lm.token_text import read_token_text
+from eigentrack.lm.tokenizer import bytes_of_tokens
 
 PROGRAMS = "swap_programs"  # a task of our own, made where it is asked for
 PROGRAM_LENGTHS, PROGRAMS_EACH = (1, 2, 4, 8), 50

@@ -14,7 +14,7 @@ from eigentrack.experiments.markdown_table import markdown_table
 from eigentrack.experiments.page_facts import page_facts
 from eigentrack.experiments.report import Report
 from eigentrack.experiments.seeds import Key, spread
-from eigentrack.models.storage import write_atomically
+from eigentrack.files import write_atomically
 
 PATH_ONLY = "> **Smoke budget: tiny models and a few steps. The numbers prove the path only and say nothing about the models.**"
 

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from eigentrack.experiments.provenance import provenance
+from eigentrack.files import write_atomically, write_json
 from eigentrack.models import ModelConfig, SequenceModel, save_model
-from eigentrack.models.storage import write_atomically, write_json
 from eigentrack.spectrum import EigenRange
 from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.tracking import parity

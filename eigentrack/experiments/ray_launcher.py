@@ -22,7 +22,7 @@ from eigentrack.experiments.cell import RESULT_FILE, Cell, stored_result
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.ledger import Ledger, in_a_line
 from eigentrack.experiments.sweep import Work
-from eigentrack.models.storage import write_atomically
+from eigentrack.files import write_atomically
 
 SECONDS_TO_CLEAR = 10  # the temporary folders of the last cells, before the cluster is left
 

@@ -36,8 +36,8 @@ from eigentrack.experiments.kept_networks import kept_networks
 from eigentrack.experiments.provenance import NOT_RECORDED, origin
 from eigentrack.experiments.theory import architecture_of, automaton_of
 from eigentrack.expressivity import Architecture, judge
+from eigentrack.files import write_json
 from eigentrack.models import load_model
-from eigentrack.models.storage import write_json
 from eigentrack.tasks import TrackingTask
 from eigentrack.training.run import MODEL, RunConfig
 

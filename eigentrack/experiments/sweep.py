@@ -25,7 +25,7 @@ import torch
 from eigentrack.experiments.cell import Cell
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.ledger import Ledger, in_a_line
-from eigentrack.training.time_limit import OutOfTime
+from eigentrack.training.driver import OutOfTime
 
 Work = Callable[..., Any]  # as run_cell is called
 SECONDS_BETWEEN_REPORTS = 0.5

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eigentrack.models.storage import write_atomically
+from eigentrack.files import write_atomically
 from eigentrack.training.run import METRICS_FILE
 
 LINES_KEPT = 500

@@ -12,7 +12,7 @@ from eigentrack.explorer.language_choice import LanguageChoice
 from eigentrack.explorer.markup import sheet
 from eigentrack.explorer.session import NETWORK, Session
 from eigentrack.explorer.training_choice import RANGES, named_task
-from eigentrack.explorer.worker import Line
+from eigentrack.processes import Line
 
 COMPILED, FOLDER = "the compiled network", "a folder on this computer"
 ITS_OWN = "what the folder says"  # the task

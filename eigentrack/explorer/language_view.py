@@ -10,8 +10,8 @@ from eigentrack.automata.language_class import CLASS_IN_WORDS
 from eigentrack.explorer.automaton_drawing import draw_automaton
 from eigentrack.explorer.language_choice import LanguageChoice
 from eigentrack.explorer.markup import heading, paragraph, sheet, table
-from eigentrack.explorer.worker import Line
 from eigentrack.expressivity import Construction, Verdict, verdicts
+from eigentrack.processes import Line
 
 MOST_LETTERS = 12  # that are listed
 

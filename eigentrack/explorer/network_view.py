@@ -14,7 +14,7 @@ from eigentrack.explorer.automaton_drawing import draw_automaton
 from eigentrack.explorer.language_choice import LanguageChoice
 from eigentrack.explorer.markup import heading, paragraph, picture, sheet, table
 from eigentrack.explorer.word_reading import LayerReading, Reading
-from eigentrack.explorer.worker import Line
+from eigentrack.processes import Line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,7 @@ import socket
 from collections.abc import Callable
 
 from eigentrack.explorer.markup import STYLE
-from eigentrack.explorer.session import Sessions
-from eigentrack.explorer.worker import warm_up
+from eigentrack.explorer.session import Sessions, warm_up
 
 
 def serve(host: str, port: int, *, open_browser: bool, say: Callable[[str], None]) -> None:

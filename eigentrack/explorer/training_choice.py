@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eigentrack.explorer.language_choice import LanguageChoice
-from eigentrack.explorer.worker import Line
+from eigentrack.processes import Line
 from eigentrack.spectrum import EigenRange
 from eigentrack.training.run import RunConfig
 

@@ -1,4 +1,8 @@
-"""TwinTraining: the twins of one page, a process each, side by side; one page trains at a time, the others wait in line."""
+"""TwinTraining: the twins of one page, a process each, side by side; one page trains at a time, the others wait in line.
+
+A twin is a small run, step by step until it is told to stop, then its accuracy at lengths it never saw. The folder that it
+leaves is a training run like any other: run.json and model/.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,53 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
+from eigentrack.explorer.session import Computation
 from eigentrack.explorer.training_choice import TrainingChoice
-from eigentrack.explorer.twin import StepNews, train_twin
-from eigentrack.explorer.worker import Worker
-from eigentrack.training.run import RunConfig
+from eigentrack.files import write_json
+from eigentrack.models import SequenceModel, save_model
+from eigentrack.processes import Line
+from eigentrack.tasks import TrackingTask
+from eigentrack.training.evaluation import length_curve
+from eigentrack.training.loop import take_steps
+from eigentrack.training.run import MODEL, RUN_FILE, RunConfig
+from eigentrack.training.step import TrainingStep
 
 SECONDS = 900.0  # that a twin may take
+REPORT_EVERY = 5  # steps
+LONGEST = 512  # letters in the test
+TESTED = 128  # words
+
+
+@dataclass(frozen=True)
+class StepNews:
+    step: int
+    loss: float
+    accuracy: float
+
+
+def train_twin(line: Line, config: RunConfig, folder: Path) -> tuple[float, ...]:
+    """For a worker: the accuracy at lengths 1..LONGEST."""
+    task = config.build_task()
+    if not isinstance(task, TrackingTask):
+        raise ValueError(f"task {config.task!r} has no automaton: its accuracy by length cannot be streamed")
+    torch.manual_seed(config.training.seed)
+    model = SequenceModel(config.build_model_config())
+    step = TrainingStep(model, task, config.training)
+    for outcome in take_steps(step, 0, config.training.steps):
+        assert outcome.accuracy is not None, "a tracking task always has one"
+        done, is_stopped = outcome.number + 1, line.is_stopped
+        if done % REPORT_EVERY == 0 or done == config.training.steps or is_stopped:
+            line.report(StepNews(done, outcome.loss, outcome.accuracy))
+        if is_stopped:
+            break
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / RUN_FILE, config.to_json())
+    save_model(model, folder / MODEL)
+    # the test words come from a seed that training does not use
+    curve = length_curve(model, task, LONGEST, sequences=TESTED, seed=10**6 + config.training.seed)
+    return tuple(curve.accuracy.tolist())
 
 
 class TrainingQueue:
@@ -50,7 +95,7 @@ class TwinTraining:
         """`runs`: range → its twin, as `choice.run` gives it."""
         self.choice, self.home = choice, home
         self._runs, self._queue = runs, queue
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, Computation] = {}
         self._steps: dict[str, list[StepNews]] = {name: [] for name in runs}
         self._is_over = False
         queue.join(self)
@@ -72,7 +117,7 @@ class TwinTraining:
         """Starts when it is its turn, and says how far it is."""
         if not self._workers and not self._is_over and self.ahead == 0:
             self._workers = {
-                name: Worker(train_twin, run, self.folder(name), seconds=SECONDS) for name, run in self._runs.items()
+                name: Computation(train_twin, run, self.folder(name), seconds=SECONDS) for name, run in self._runs.items()
             }
         for name, worker in self._workers.items():
             self._steps[name] += worker.poll()

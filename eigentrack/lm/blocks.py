@@ -5,22 +5,20 @@ and each is stored as one file: any number of processes gives the same blocks, a
 from __future__ import annotations
 
 import os
-import threading
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import connection, get_context, parent_process
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigentrack.files import write_atomically
 from eigentrack.lm.corpus import STARTS
 from eigentrack.lm.documents import Piece, Place
 from eigentrack.lm.tokenizer import Tokenizer, load_tokenizer
+from eigentrack.processes import Cause, Failure, Line, Pool
 
 BLOCK_CHARACTERS = 4 << 20
 
@@ -66,40 +64,71 @@ def encode_block(block: list[Piece], tokenizer: Tokenizer, dtype: str) -> Encode
 
 
 def encode_blocks(blocks: Iterable[list[Piece]], tokenizer_folder: Path, dtype: str, processes: int) -> Iterator[EncodedBlock]:
-    """In the order of the blocks, by a pool of processes that reads only a little ahead."""
-    pool = ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(tokenizer_folder, dtype)
-    )
-    pending: deque[Future[EncodedBlock]] = deque()
-    try:
-        for block in blocks:
-            pending.append(pool.submit(_encode_in_worker, block))
-            if len(pending) > 2 * processes:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    except BrokenProcessPool:
-        raise OSError("a worker process died, of lack of memory perhaps: run the same command with fewer --processes") from None
-    finally:
-        pool.shutdown(cancel_futures=True)
+    """Encode the blocks in their order, in a pool of processes that is only a little ahead of what is asked for."""
+    source, encoded, begun, yielded = iter(blocks), {}, 0, 0
+    with Pool(processes) as pool:
+        while True:
+            while pool.has_room and begun - yielded <= 2 * processes and (block := next(source, None)) is not None:
+                pool.begin(begun, _encode_in_process, block, tokenizer_folder, dtype)
+                begun += 1
+            if not pool.is_busy:
+                return
+            for number, event in pool.wait():
+                if isinstance(event, Failure):
+                    raise _error(event)
+                encoded[number] = event.value
+            while yielded in encoded:
+                yield encoded.pop(yielded)
+                yielded += 1
 
 
-_WORKER: dict[str, Any] = {}
+def _error(failure: Failure) -> Exception:
+    if failure.cause is Cause.DIED:
+        return OSError("a worker process died, of lack of memory perhaps: run the same command with fewer --processes")
+    return failure.as_error()
 
 
-def _start_worker(tokenizer_folder: Path, dtype: str) -> None:
+_tokenizer = cache(load_tokenizer)
+
+
+def _encode_in_process(line: Line, block: list[Piece], tokenizer_folder: Path, dtype: str) -> EncodedBlock:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-    _WORKER.update(tokenizer=load_tokenizer(tokenizer_folder), dtype=dtype)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    return encode_block(block, _tokenizer(tokenizer_folder), dtype)
 
 
-def _end_with_parent() -> None:
-    """A worker of a pool waits for ever when its parent was killed; this one does not."""
-    parent = parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
-    os._exit(1)
+class BlockStore:
+    """Encoded blocks in a folder, one file each: what is stored survives a kill at any moment."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
-def _encode_in_worker(block: list[Piece]) -> EncodedBlock:
-    return encode_block(block, **_WORKER)
+    def path(self, number: int) -> Path:
+        return self.folder / f"block-{number:08d}.npz"
+
+    def count(self) -> int:
+        """Blocks are stored in order, so those that are there are the first."""
+        number = 0
+        while self.path(number).exists():
+            number += 1
+        return number
+
+    def save(self, number: int, block: EncodedBlock) -> None:
+        arrays = {f"tokens:{split}": tokens for split, tokens in block.tokens.items()}
+        arrays |= {f"starts:{split}": starts for split, starts in block.starts.items()}
+        arrays |= {"after": np.array(block.after), "bytes_read": np.array(block.bytes_read)}
+
+        def write(temporary: str) -> None:
+            with open(temporary, "wb") as file:
+                np.savez(file, allow_pickle=False, **arrays)
+
+        write_atomically(self.path(number), write)
+
+    def load(self, number: int) -> EncodedBlock:
+        with np.load(self.path(number)) as arrays:
+            names = [name.removeprefix("tokens:") for name in arrays.files if name.startswith("tokens:")]
+            return EncodedBlock(
+                {name: arrays[f"tokens:{name}"] for name in names},
+                {name: arrays[f"starts:{name}"] for name in names},
+                Place(*arrays["after"].tolist()),
+                int(arrays["bytes_read"]),
+            )

@@ -19,8 +19,8 @@ import torch
 from eigentrack.layers.validation import require_positive
 from eigentrack.lm.presets import PRESETS
 from eigentrack.models import ModelConfig
+from eigentrack.training.config import OptimizationConfig
 from eigentrack.training.config_file import check_keys, read_values
-from eigentrack.training.optimization import OptimizationConfig
 
 
 @dataclass(frozen=True, kw_only=True)

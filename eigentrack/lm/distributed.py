@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, distributed, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from eigentrack.layers import MixerState
 from eigentrack.layers.rotating_gates import PreciseProjection
-from eigentrack.lm.loss import LanguageLoss
+from eigentrack.models import SequenceModel
+from eigentrack.ops.cross_entropy.op import summed_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,10 @@ class World:
     @property
     def leads(self) -> bool:
         return self.rank == 0
+
+    @property
+    def is_one_gpu(self) -> bool:
+        return self.device.type == "cuda" and self.ranks == 1
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Over all processes, in place."""
@@ -58,6 +64,23 @@ def join_world(device: str) -> Iterator[World]:
         yield World(torch.device(device), rank, ranks, distributed.new_group(backend="gloo"))
     finally:
         distributed.destroy_process_group()
+
+
+class LanguageLoss(nn.Module):
+    """Tokens and targets in, summed cross-entropy out; one module, so that FSDP has the head whole for the loss."""
+
+    def __init__(self, model: SequenceModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], cu_seqlens: Tensor | None = None
+    ) -> Float[Tensor, ""]:
+        """In nats, over all targets that are asked for."""
+        x, _ = self.model.hidden(tokens, None, cu_seqlens)
+        return summed_cross_entropy(
+            x.flatten(0, 1), self.model.head.weight, targets.flatten(), backend=self.model.config.backend
+        )
 
 
 def share_out(loss: LanguageLoss, world: World, computed_in: torch.dtype) -> None:

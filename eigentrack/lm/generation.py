@@ -14,7 +14,7 @@ import torch
 
 from eigentrack.lm.language_model import LanguageModel
 from eigentrack.lm.tokenizer import Tokenizer
-from eigentrack.training.optimization import check_seed
+from eigentrack.training.config import check_seed
 
 UNFINISHED = "\ufffd"  # how an incomplete character at the end of a text is decoded
 

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eigentrack.lm.block_store import BlockStore
-from eigentrack.lm.blocks import cut_blocks, encode_blocks
+from eigentrack.files import only_process_in, write_json
+from eigentrack.lm.blocks import BlockStore, cut_blocks, encode_blocks
 from eigentrack.lm.corpus import INDEX_FILE, TOKENIZER_FOLDER, Corpus, CorpusIndex
 from eigentrack.lm.documents import TRAIN, Documents, Place
 from eigentrack.lm.shards import write_shards
 from eigentrack.lm.tokenizer import NamedTokenizer, Tokenizer, TrainedBpe, load_tokenizer
-from eigentrack.models.storage import write_json
-from eigentrack.training.folder_lock import only_process_in
 
 WORK_FOLDER, SETTINGS_FILE = ".preparing", "settings.json"
 

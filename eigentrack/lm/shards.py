@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigentrack.files import write_atomically
 from eigentrack.lm.blocks import EncodedBlock
 from eigentrack.lm.corpus import DTYPES, Split, StoredFile, document_starts
-from eigentrack.models.storage import write_atomically
 
 SHARD_TOKENS = 1 << 26  # 128 MiB of uint16
 

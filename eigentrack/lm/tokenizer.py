@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigentrack.files import write_json
 from eigentrack.lm.optional_packages import require
 
 TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
@@ -111,7 +112,7 @@ class TrainedBpe:
         folder.mkdir(parents=True, exist_ok=True)
         rust.save(str(folder / TOKENIZER_FILE))
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": END_OF_TEXT, "clean_up_tokenization_spaces": False}
-        (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n")
+        write_json(folder / CONFIG_FILE, config)
 
 
 def _sample(texts: Iterable[str]) -> Iterator[str]:
@@ -121,3 +122,22 @@ def _sample(texts: Iterable[str]) -> Iterator[str]:
             return
         characters += len(text)
         yield text
+
+
+def bytes_of_tokens(tokenizer: Tokenizer) -> NDArray[np.int64] | None:
+    """Return how many bytes of text each token stands for, by its id, for bits per byte; special tokens have none.
+
+    A byte-level tokenizer writes every byte as one letter; for other kinds this is None.
+    """
+    from tokenizers import decoders
+
+    if not isinstance(tokenizer.rust.decoder, decoders.ByteLevel):
+        return None
+    sizes = np.zeros(tokenizer.vocab_size, np.int64)
+    added = tokenizer.rust.get_added_tokens_decoder()
+    for token, number in tokenizer.rust.get_vocab(with_added_tokens=True).items():
+        if number not in added:
+            sizes[number] = len(token)
+        elif not added[number].special:
+            sizes[number] = len(token.encode())
+    return sizes

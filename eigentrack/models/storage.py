@@ -7,16 +7,14 @@ files (shards), which an index names.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
+from eigentrack.files import write_json, write_tensors
 from eigentrack.models.config import ModelConfig
 from eigentrack.models.sequence_model import SequenceModel
 
@@ -86,47 +84,6 @@ def _weight_files(folder: Path) -> list[Path]:
     if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
         raise ValueError(f"{index} lacks 'weight_map', which names the file of each tensor: copy or convert it again")
     return [folder / name for name in sorted(set(places.values()))]
-
-
-def write_atomically(path: Path, write: Callable[[str], object]) -> None:
-    """`write` fills a file beside `path`, which then takes its place: a crash leaves the old file or the new one."""
-    temporary = str(path.with_name(f".{path.name}.{os.getpid()}.tmp"))
-    try:
-        write(temporary)
-        with open(temporary, "rb") as written:
-            os.fsync(written.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())  # some writers make their files private
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def clear_unfinished(folder: Path) -> None:
-    """What a process that was killed while it wrote has left beside its files; nobody else may be writing there."""
-    for path in folder.rglob(".*.tmp"):
-        path.unlink()
-
-
-def write_json(path: Path, values: Any) -> None:
-    text = json.dumps(values, indent=2) + "\n"
-    write_atomically(path, lambda temporary: Path(temporary).write_text(text))
-
-
-def _umask() -> int:
-    """It can only be read by setting it."""
-    current = os.umask(0o022)
-    os.umask(current)
-    return current
-
-
-def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """One safetensors file, atomically; a full disk is an OSError, as for every other file."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    try:
-        write_atomically(path, lambda temporary: save_file(plain, temporary, metadata=metadata))
-    except SafetensorError as error:
-        raise OSError(f"{path} could not be written ({error})") from None
 
 
 def stored_weights(model: SequenceModel) -> dict[str, Tensor]:

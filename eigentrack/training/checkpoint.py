@@ -6,51 +6,67 @@ The schedule and the batches are functions of the step, so nothing else is neede
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+from torch.optim import Optimizer
 
+from eigentrack.files import write_tensors
 from eigentrack.models import SequenceModel
-from eigentrack.models.storage import stored_weights, write_tensors
+from eigentrack.models.storage import stored_weights
 
 KEPT = 2  # the last one, and one to fall back on
 
 
-def save_checkpoint(folder: Path, model: SequenceModel, optimizer: torch.optim.Optimizer, step: int) -> None:
-    """`step` steps are done. Once the new one is in place, of those before it one stays, and none of those after it: they
-    could not be used, or the run would be there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {f"model.{name}": tensor for name, tensor in stored_weights(model).items()}
-    for number, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
-    tensors["random"] = torch.get_rng_state()
-    newest = folder / f"step-{step:09d}.safetensors"
-    write_tensors(newest, tensors, {"step": json.dumps(step)})
-    before = [path for path in checkpoints(folder) if path < newest]
-    for path in set(checkpoints(folder)) - {newest, *before[1 - KEPT :]}:
-        path.unlink()
+class FileCheckpoints:
+    """The checkpoints of a run in one process; `say` hears of those that could not be written or read."""
 
+    def __init__(self, folder: Path, model: SequenceModel, optimizer: Optimizer, say: Callable[[str], None]) -> None:
+        self.folder, self.model, self.optimizer, self._say = folder, model, optimizer, say
 
-def load_checkpoint(folder: Path, model: SequenceModel, optimizer: torch.optim.Optimizer) -> tuple[int, list[str]]:
-    """Restores the newest checkpoint that can be read: its step (0 without any), and a line on each that could not."""
-    troubles = []
-    for path in reversed(checkpoints(folder)):
+    def save(self, done: int) -> None:
+        """Write the checkpoint after `done` steps. Once it is in place, one of those before it stays, and none of those after
+        it: they could not be used, or the run would be there."""
         try:
-            step, tensors = _read(path)
-            _check(tensors, model, optimizer)
-        except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
-            reason = str(error).split("\n")[0]
-            troubles.append(f"{path.name} cannot be used ({reason}); going back to what was before it")
-            continue
-        _restore(tensors, model, optimizer)
-        return step, troubles
-    return 0, troubles
+            self._write(done)
+        except OSError as error:  # a full disk, say: the checkpoint before is still there
+            self._say(f"the checkpoint of step {done} could not be written ({error}); going on without it")
+
+    def finish(self) -> None:
+        """Do nothing: `save` has written everything when it returns."""
+
+    def load(self) -> int:
+        """Restore the newest checkpoint that can be read and return its step, 0 without any."""
+        for path in reversed(checkpoints(self.folder)):
+            try:
+                step, tensors = _read(path)
+                _check(tensors, self.model, self.optimizer)
+            except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+                reason = str(error).split("\n")[0]
+                self._say(f"{path.name} cannot be used ({reason}); going back to what was before it")
+                continue
+            _restore(tensors, self.model, self.optimizer)
+            return step
+        return 0
+
+    def _write(self, done: int) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        tensors = {f"model.{name}": tensor for name, tensor in stored_weights(self.model).items()}
+        for number, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
+        tensors["random"] = torch.get_rng_state()
+        newest = self.folder / f"step-{done:09d}.safetensors"
+        write_tensors(newest, tensors, {"step": json.dumps(done)})
+        before = [path for path in checkpoints(self.folder) if path < newest]
+        for path in set(checkpoints(self.folder)) - {newest, *before[1 - KEPT :]}:
+            path.unlink()
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Oldest first."""
+    """Return the files of all checkpoints, oldest first."""
     return sorted(folder.glob("step-*.safetensors"))
 
 
@@ -59,7 +75,7 @@ def _read(path: Path) -> tuple[int, dict[str, Tensor]]:
         return int(json.loads(file.metadata()["step"])), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
-def _check(tensors: dict[str, Tensor], model: SequenceModel, optimizer: torch.optim.Optimizer) -> None:
+def _check(tensors: dict[str, Tensor], model: SequenceModel, optimizer: Optimizer) -> None:
     """Everything that `_restore` will use is there and fits: it must not stop half way."""
     expected = {f"model.{name}": value.shape for name, value in stored_weights(model).items()}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -72,7 +88,7 @@ def _check(tensors: dict[str, Tensor], model: SequenceModel, optimizer: torch.op
         raise ValueError(f"{wrong[0]} does not fit")
 
 
-def _restore(tensors: dict[str, Tensor], model: SequenceModel, optimizer: torch.optim.Optimizer) -> None:
+def _restore(tensors: dict[str, Tensor], model: SequenceModel, optimizer: Optimizer) -> None:
     weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Protocol
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from eigentrack.models import SequenceModel
 from eigentrack.tasks import Task
 from eigentrack.training.captured_step import CapturedStep
 from eigentrack.training.config import TrainingConfig
-from eigentrack.training.divergence import check_finite
-from eigentrack.training.optimization import OptimizationConfig
-from eigentrack.training.step import Outcome, TrainingStep, read_outcomes
+from eigentrack.training.step import Outcome, Step, TrainingStep, read_outcomes
 
 READ_EVERY = 32  # steps on a GPU: reading waits until the device is done
 
@@ -31,25 +28,9 @@ def train(
 ) -> None:
     """Trains in place; `report(step, loss)` is called for every step. `graph`: on a GPU, replay the step as a CUDA graph."""
     step = TrainingStep(model, task, config)
-    for outcome in take_steps(step, 0, config.steps, run=captured_if_possible(step) if graph else step):
+    for outcome in take_steps(step, 0, config.steps, run=CapturedStep(step) if graph and step.can_be_captured else step):
         if report is not None:
             report(outcome.number, outcome.loss)
-
-
-def captured_if_possible(step: TrainingStep) -> Callable[[int], Tensor]:
-    return CapturedStep(step) if step.device.type == "cuda" else step
-
-
-class Step(Protocol):
-    """What takes the steps of a training one by one: a TrainingStep, or another's."""
-
-    device: torch.device
-    parts: dict[str, list[nn.Parameter]]
-
-    @property
-    def config(self) -> OptimizationConfig: ...
-
-    def __call__(self, number: int, /) -> Tensor: ...
 
 
 def take_steps(
@@ -80,3 +61,32 @@ def take_steps(
             before = outcome
         unread.clear()
         start = time.perf_counter()
+
+
+class Diverged(ValueError):
+    """A loss or a gradient that is no longer finite has ended the run.
+
+    `step` counts from 1, as the metrics do; what was written up to the last checkpoint stays as it is.
+    """
+
+    def __init__(self, message: str, step: int) -> None:
+        super().__init__(message)
+        self.step = step
+
+
+def check_finite(outcome: Outcome, before: Outcome | None, rate: float) -> None:
+    """`before` is the outcome of the step before, if there was one: what the last finite gradient looked like."""
+    if math.isfinite(outcome.loss) and math.isfinite(outcome.gradient_norm):
+        return
+    step = outcome.number + 1
+    if math.isfinite(outcome.loss):
+        # a gradient flows from the head down: the part nearest to the head is where it broke
+        *_, part = (name for name, norm in outcome.gradient_norms.items() if not math.isfinite(norm))
+        what = f"the gradient of {part} is not finite at step {step} (loss {outcome.loss:.4g})"
+    else:
+        what = f"the loss is {outcome.loss} at step {step}"
+    history = ""
+    if before is not None:
+        largest, norm = max(before.gradient_norms.items(), key=lambda item: item[1])
+        history = f"; the step before had loss {before.loss:.4g} and its largest gradient norm, {norm:.4g}, in {largest}"
+    raise Diverged(f"{what}: lower the learning rate ({rate:g}){history}", step)

@@ -1,4 +1,4 @@
-"""A training run in a folder: run.json, metrics.jsonl, checkpoints/ and, at the end, model/. Killed at any moment, it resumes.
+"""A training run on a task, in a folder.
 
 A run is determined by its RunConfig: on the CPU the resumed run ends with the same bits as the one that was never stopped.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,23 +15,20 @@ from typing import Any
 import torch
 
 from eigentrack.models import SequenceModel, save_model
-from eigentrack.models.storage import clear_unfinished, write_json
-from eigentrack.tasks import Task
-from eigentrack.training.checkpoint import load_checkpoint, save_checkpoint
+from eigentrack.training.checkpoint import FileCheckpoints
 from eigentrack.training.compilation import looping_mixers, worth_compiling
+from eigentrack.training.config import RunConfig as RunConfig
+from eigentrack.training.config import load_run_file as load_run_file
+from eigentrack.training.driver import CHECKPOINTS as CHECKPOINTS
+from eigentrack.training.driver import METRICS_FILE as METRICS_FILE
+from eigentrack.training.driver import MODEL as MODEL
+from eigentrack.training.driver import RUN_FILE as RUN_FILE
+from eigentrack.training.driver import TrainingRun, drive
 from eigentrack.training.evaluation import accuracy_between
-from eigentrack.training.folder_lock import only_process_in
-from eigentrack.training.loop import captured_if_possible, take_steps
-from eigentrack.training.metrics_log import Metrics, MetricsLog
-from eigentrack.training.run_config import RunConfig as RunConfig
-from eigentrack.training.run_config import load_run_file as load_run_file
+from eigentrack.training.metrics_log import Metrics
 from eigentrack.training.step import Outcome, TrainingStep
-from eigentrack.training.telemetry import telemetry
-from eigentrack.training.tensorboard import TensorBoard, require_tensorboard
-from eigentrack.training.time_limit import OutOfTime, TimeLimit
 
-RUN_FILE, METRICS_FILE, CHECKPOINTS, MODEL = "run.json", "metrics.jsonl", "checkpoints", "model"
-EVENTS = "tensorboard"
+VALIDATED = 512  # sequences
 
 
 @dataclass(frozen=True)
@@ -52,10 +48,10 @@ def run_training(
     compiled: bool | None = False,
     tensorboard: bool = False,
     until: float | None = None,
-    report: Callable[[int, Metrics], None] | None = None,
+    report: Callable[[int, Metrics], None] = lambda done, metrics: None,
     say: Callable[[str], None] = print,
 ) -> RunResult:
-    """Trains until solved or out of steps; `report(steps done, metrics)` is called for every step.
+    """Train until solved or out of steps; `report(steps done, metrics)` is called for every step.
 
     `until`: seconds since the epoch, at which it stops with a checkpoint and raises OutOfTime.
 
@@ -63,99 +59,57 @@ def run_training(
     None: where it pays.
     `tensorboard`: events for it in a folder of that name.
     """
-    task, steps = config.build_task(), config.training.steps
-    torch.manual_seed(config.training.seed)
-    model = SequenceModel(config.build_model_config()).to(device)
-    if compiled and (loops := looping_mixers(model)):
-        say(f"torch.compile unrolls the loop over time of {', '.join(loops)}, for many minutes: better without --compile")
-    fused = worth_compiling(model, steps) if compiled is None else compiled
-    step = TrainingStep(model, task, config.training, compiled=fused)
-    for lengths in {config.training.lengths, config.validation_lengths or config.training.lengths}:
-        task.sample(1, lengths, seed=0, step=0, device=device)  # those that the task cannot make fail here
-    if tensorboard:
-        require_tensorboard()
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--out {folder} is a file: name a folder")
-
-    with ExitStack() as open_files:
-        open_files.enter_context(only_process_in(folder))
-        _open_folder(folder, config, resume)
-        done, troubles = load_checkpoint(folder / CHECKPOINTS, model, step.optimizer) if resume else (0, [])
-        for trouble in troubles:
-            say(trouble)
-        log = open_files.enter_context(closing(MetricsLog(folder / METRICS_FILE, done, say)))
-        events = open_files.enter_context(closing(TensorBoard(folder / EVENTS, log.history))) if tensorboard else None
-        validations = [line["validation_accuracy"] for line in log.history if "validation_accuracy" in line]
-
-        def is_solved() -> bool:
-            return config.stop_when_solved and validations[-2:] == [1.0, 1.0]
-
-        def every(count: int) -> Callable[[int], bool]:
-            return lambda done: count > 0 and (done % count == 0 or done == steps)
-
-        validates, saves, looks = every(config.validate_every), every(config.checkpoint_every), every(config.telemetry_every)
-
-        limit = TimeLimit(until)
-
-        def pauses(done: int) -> bool:
-            return limit.ends_at(done) or validates(done) or saves(done) or looks(done)
-
-        run = captured_if_possible(step) if graph else step
-        for outcome in take_steps(step, done, done if is_solved() else steps, run=run, pause=pauses):
-            done = outcome.number + 1
-            metrics = _metrics(outcome, config)
-            if looks(done):
-                metrics["telemetry"] = telemetry(step, outcome)
-            if validates(done):
-                validations.append(_validate(model, task, config))
-                metrics["validation_accuracy"] = validations[-1]
-            log.append({"step": done, **metrics})
-            if events is not None:
-                events.write({"step": done, **metrics})
-            if saves(done) or limit.ended_at(done):
-                try:
-                    save_checkpoint(folder / CHECKPOINTS, model, step.optimizer, done)
-                except OSError as error:  # a full disk, say: the checkpoint before is still there
-                    say(f"the checkpoint of step {done} could not be written ({error}); going on without it")
-            if report is not None:
-                report(done, metrics)
-            if is_solved():
-                break
-            if limit.ended_at(done) and done < steps:
-                raise OutOfTime(f"stopped after {done} of {steps} steps")
-        save_model(model, folder / MODEL)
-    accuracy = validations[-1] if validations else math.nan
-    return RunResult(done, accuracy == 1.0, accuracy)
+    run = _TaskRun(config, device, compiled, say)
+    outcome = drive(run, folder, resume=resume, graph=graph, tensorboard=tensorboard, until=until, report=report, say=say)
+    accuracy = outcome.validations[-1] if outcome.validations else math.nan
+    return RunResult(outcome.steps, accuracy == 1.0, accuracy)
 
 
 def load_run(folder: Path) -> RunConfig:
     return load_run_file(folder / RUN_FILE)
 
 
-def _metrics(outcome: Outcome, config: RunConfig) -> Metrics:
-    return {
-        "loss": outcome.loss,
-        "accuracy": outcome.accuracy,
-        "gradient_norm": outcome.gradient_norm,
-        "learning_rate": config.training.rate(outcome.number),
-    }
+class _TaskRun(TrainingRun):
+    config: RunConfig
+    step: TrainingStep
+    validation = "validation_accuracy"
 
+    def __init__(self, config: RunConfig, device: str, compiled: bool | None, say: Callable[[str], None]) -> None:
+        self.config, self.task, self.validate_every = config, config.build_task(), config.validate_every
+        torch.manual_seed(config.training.seed)
+        self.model = SequenceModel(config.build_model_config()).to(device)
+        if compiled and (loops := looping_mixers(self.model)):
+            say(f"torch.compile unrolls the loop over time of {', '.join(loops)}, for many minutes: better without --compile")
+        fused = worth_compiling(self.model, config.training.steps) if compiled is None else compiled
+        self.step = TrainingStep(self.model, self.task, config.training, compiled=fused)
+        self._validation_lengths = config.validation_lengths or config.training.lengths
+        for lengths in {config.training.lengths, self._validation_lengths}:
+            self.task.sample(1, lengths, seed=0, step=0, device=device)  # those that the task cannot make fail here
 
-def _validate(model: SequenceModel, task: Task, config: RunConfig) -> float:
-    lengths = config.validation_lengths or config.training.lengths
-    tested = task.as_tested()
-    return accuracy_between(model, tested, lengths, sequences=512, seed=config.training.seed, purpose="validation").answers
+    def is_stored_in(self, path: Path) -> bool:
+        return _as_stored(load_run_file(path)) == _as_stored(self.config)
 
+    def checkpoints(self, folder: Path, say: Callable[[str], None]) -> FileCheckpoints:
+        return FileCheckpoints(folder, self.model, self.step.optimizer, say)
 
-def _open_folder(folder: Path, config: RunConfig, resume: bool) -> None:
-    clear_unfinished(folder)
-    if (folder / RUN_FILE).exists():
-        if not resume:
-            raise ValueError(f"{folder} already holds a run: add --resume to go on with it, remove it, or name another folder")
-        if _as_stored(load_run(folder)) != _as_stored(config):
-            raise ValueError(f"{folder} holds a run with another configuration: remove it, or name another folder")
-        return
-    write_json(folder / RUN_FILE, config.to_json())
+    def is_solved(self, validations: list[float]) -> bool:
+        return self.config.stop_when_solved and validations[-2:] == [1.0, 1.0]
+
+    def metrics(self, outcome: Outcome) -> Metrics:
+        return {
+            "loss": outcome.loss,
+            "accuracy": outcome.accuracy,
+            "gradient_norm": outcome.gradient_norm,
+            "learning_rate": self.config.training.rate(outcome.number),
+        }
+
+    def validate(self) -> float:
+        tested, lengths, seed = self.task.as_tested(), self._validation_lengths, self.config.training.seed
+        accuracy = accuracy_between(self.model, tested, lengths, sequences=VALIDATED, seed=seed, purpose="validation")
+        return accuracy.answers
+
+    def save_model(self, folder: Path) -> None:
+        save_model(self.model, folder)
 
 
 def _as_stored(config: RunConfig) -> Any:

@@ -6,13 +6,14 @@ B sequences  T time  V vocabulary  P parts of the model
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eigentrack.layers import scheduled
@@ -20,10 +21,48 @@ from eigentrack.models import SequenceModel
 from eigentrack.tasks import Batch, Task
 from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.training.compilation import compile_pass
-from eigentrack.training.config import TrainingConfig
-from eigentrack.training.gradient_norms import clip_gradients
-from eigentrack.training.optimizer import make_optimizer, set_rate
-from eigentrack.training.parts import model_parts
+from eigentrack.training.config import OptimizationConfig, TrainingConfig
+from eigentrack.training.optimizer import clip_gradients, make_optimizer, model_parts, set_rate
+
+MOST_AHEAD = 16  # steps whose batches are drawn at once
+TOKENS_AHEAD = 2**22  # of them all, if one batch is not larger
+
+
+class Step(Protocol):
+    """What the loop, CUDA graphs and telemetry ask of a step, be it of a task or of a language model.
+
+    `model` computes; `parts` are the weights that `optimizer` moves. `step(number)` is `prepare`, `sample` and `learn`.
+    """
+
+    device: torch.device
+    optimizer: torch.optim.AdamW
+    parts: dict[str, list[nn.Parameter]]
+
+    @property
+    def config(self) -> OptimizationConfig: ...
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def can_be_captured(self) -> bool:
+        """Whether a CUDA graph can hold the step."""
+
+    def __call__(self, number: int, /) -> Tensor: ...
+
+    def prepare(self, number: int) -> None: ...
+
+    def sample(self, number: int, /) -> Any: ...
+
+    def learn(self, batch: Any, /) -> Tensor: ...
+
+    def feed(self, stream: torch.cuda.Stream) -> Callable[[int], Any]:
+        """Return a function that draws the batch of any step, for a graph on this stream."""
+
+    def tensors(self, batch: Any, /) -> list[Tensor]:
+        """Return all tensors of a batch that differ from step to step."""
+
+    def look(self, number: int, tokens: int) -> None: ...
 
 
 class TrainingStep:
@@ -56,6 +95,16 @@ class TrainingStep:
         rows = self.config.batch * (1 if isinstance(number, int) else len(number))
         return self.task.sample(rows, self.config.lengths, seed=self._seed, step=number, device=self.device)
 
+    @property
+    def can_be_captured(self) -> bool:
+        return self.device.type == "cuda"
+
+    def feed(self, stream: torch.cuda.Stream) -> Callable[[int], Batch]:
+        return _BatchesAhead(self, stream).of
+
+    def tensors(self, batch: Batch) -> list[Tensor]:
+        return [batch.tokens, batch.targets, batch.weight]
+
     def learn(self, batch: Batch) -> Float[Tensor, " 2+P"]:
         """Moves the weights; loss, accuracy, and the gradient norm of each part. The host waits for nothing here."""
         self.model.train()
@@ -85,6 +134,32 @@ class TrainingStep:
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.config.precision == "bfloat16")
+
+
+class _BatchesAhead:
+    """The batches of a run of steps, in a CUDA graph that draws them all.
+
+    Drawing a batch takes a hundred kernels and more whatever its size.
+    """
+
+    def __init__(self, step: TrainingStep, stream: torch.cuda.Stream) -> None:
+        self._rows = step.config.batch
+        ahead = max(1, min(MOST_AHEAD, TOKENS_AHEAD // (self._rows * step.config.lengths[1])))
+        self._places = torch.arange(ahead, device=step.device)
+        self._numbers = self._places.clone()  # of the steps
+        self._first: int | None = None
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, stream=stream):
+            self._drawn = step.sample(self._numbers)
+
+    def of(self, number: int) -> Batch:
+        ahead = len(self._numbers)
+        if self._first is None or not self._first <= number < self._first + ahead:
+            torch.add(self._places, number, out=self._numbers)
+            self._graph.replay()
+            self._first = number
+        rows = slice((number - self._first) * self._rows, (number - self._first + 1) * self._rows)
+        return Batch(self._drawn.tokens[rows], self._drawn.targets[rows], self._drawn.weight[rows])
 
 
 @dataclass(frozen=True)

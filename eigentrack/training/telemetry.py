@@ -6,38 +6,22 @@ looked at; the next step begins with a seed of its own.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from eigentrack.layers import LinearMixer
-from eigentrack.training.gradient_norms import part_norms
-from eigentrack.training.optimization import OptimizationConfig
-from eigentrack.training.step import Outcome
+from eigentrack.training.optimizer import part_norms
+from eigentrack.training.step import Outcome, Step
 
 TOKENS = 1024  # of the step's batch; their gates are counted
 BINS = 40
 RANGES = {"eigenvalue": (-1.0, 1.0), "beta": (0.0, 2.0), "gate": (-1.0, 1.0)}
 
 
-class WatchedStep(Protocol):
-    """A step that can be looked into: the weights and optimiser that it moves, and the model that it runs."""
-
-    optimizer: torch.optim.AdamW
-    parts: dict[str, list[nn.Parameter]]
-
-    @property
-    def config(self) -> OptimizationConfig: ...
-
-    @property
-    def model(self) -> nn.Module: ...
-
-    def look(self, number: int, tokens: int) -> None: ...
-
-
 @torch.no_grad()
-def telemetry(step: WatchedStep, outcome: Outcome) -> dict[str, Any]:
+def telemetry(step: Step, outcome: Outcome) -> dict[str, Any]:
     """Right after the step: gradient norms and |change| / |weights| by part, histograms by linear mixer."""
     return {
         "gradient_norm": outcome.gradient_norms,
@@ -46,7 +30,7 @@ def telemetry(step: WatchedStep, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def update_ratios(step: WatchedStep, number: int) -> dict[str, float]:
+def update_ratios(step: Step, number: int) -> dict[str, float]:
     """|w - w_before| / |w_before| of each part: what AdamW just did follows from its state.
 
     With a = m̂ / (√v̂ + ε):  w = (1 - rate·decay) w_before - rate·a.
@@ -69,7 +53,7 @@ def update_ratios(step: WatchedStep, number: int) -> dict[str, float]:
     return dict(zip(step.parts, (part_norms(moved) / part_norms(before)).tolist(), strict=True))
 
 
-def gate_histograms(step: WatchedStep, number: int) -> dict[str, dict[str, Any]]:
+def gate_histograms(step: Step, number: int) -> dict[str, dict[str, Any]]:
     """Of every linear mixer, on the first tokens of the step's batch: eigenvalues of A(x_t), β and gate."""
     mixers = {name: module for name, module in step.model.named_modules() if isinstance(module, LinearMixer)}
     found: dict[str, dict[str, Any]] = {}

@@ -14,8 +14,8 @@ from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.length_test import NO_SCORES, CurvePoint
 from eigentrack.experiments.provenance import NOT_RECORDED, provenance
 from eigentrack.experiments.training_record import NO_RECORD, TrainingRecord, read_record, thin_metrics
+from eigentrack.files import LOCK_FILE
 from eigentrack.models import load_model
-from eigentrack.training.folder_lock import LOCK_FILE
 from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, MODEL
 from tests.experiments.toy import toy_cells, toy_result
 

@@ -15,8 +15,8 @@ from eigentrack.experiments.cell_archive import carried_in, pack_cells, unpack_c
 from eigentrack.experiments.cell_run import run_cell
 from eigentrack.experiments.ledger import Ledger, SweepOutcome, Unlock
 from eigentrack.training.checkpoint import checkpoints
+from eigentrack.training.driver import OutOfTime
 from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, MODEL
-from eigentrack.training.time_limit import OutOfTime
 from tests.experiments.toy import toy_cells
 
 

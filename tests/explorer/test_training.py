@@ -9,8 +9,7 @@ from eigentrack.explorer.language_choice import REGEX, LanguageChoice
 from eigentrack.explorer.session import Session
 from eigentrack.explorer.training_choice import LAYERS, MEMBER, STATE, TASKS, TrainingChoice, draw_up_runs
 from eigentrack.explorer.training_view import show_training, training_status
-from eigentrack.explorer.twin import LONGEST, StepNews
-from eigentrack.explorer.twin_training import TrainingQueue, TwinProgress, TwinTraining
+from eigentrack.explorer.twin_training import LONGEST, StepNews, TrainingQueue, TwinProgress, TwinTraining
 from eigentrack.models import load_model
 from eigentrack.training.run import MODEL, load_run
 

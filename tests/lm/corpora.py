@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from eigentrack.files import write_json
 from eigentrack.lm.blocks import EncodedBlock
 from eigentrack.lm.corpus import INDEX_FILE, STARTS, Corpus, CorpusIndex
 from eigentrack.lm.documents import Place
 from eigentrack.lm.shards import write_shards
-from eigentrack.models.storage import write_json
 
 VOCAB = 100_000
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from eigentrack.files import write_json
 from eigentrack.lm.blocks import EncodedBlock
 from eigentrack.lm.config import LanguageRunConfig
 from eigentrack.lm.corpus import INDEX_FILE, STARTS, CorpusIndex
 from eigentrack.lm.documents import Place
 from eigentrack.lm.shards import write_shards
-from eigentrack.models.storage import write_json
 from eigentrack.training.run import METRICS_FILE
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from eigentrack.lm.batches import PackedBatches
-from eigentrack.lm.captured_step import CapturedLanguageStep, can_capture
 from eigentrack.lm.config import LanguageTrainingConfig
 from eigentrack.lm.corpus import Corpus
 from eigentrack.lm.distributed import World
 from eigentrack.lm.step import LanguageStep
 from eigentrack.models import ModelConfig, SequenceModel
+from eigentrack.training.captured_step import CapturedStep
 from tests.lm.runs import VOCAB, write_learnable_corpus
 
 
@@ -28,7 +28,7 @@ def make_step(folder: Path, device: str, **training: object) -> LanguageStep:
 
 
 def test_only_rows_of_one_shape_on_a_gpu_are_captured(tmp_path: Path) -> None:
-    assert not can_capture(make_step(write_learnable_corpus(tmp_path), "cpu"))
+    assert not make_step(write_learnable_corpus(tmp_path), "cpu").can_be_captured
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -37,8 +37,8 @@ def test_a_captured_step_is_the_step(tmp_path: Path, precision: str, checkpointi
     folder = write_learnable_corpus(tmp_path)
     training = {"precision": precision, "accumulation": 2, "activation_checkpointing": checkpointing}
     eager, twin = (make_step(folder, "cuda", **training) for _ in range(2))
-    assert can_capture(twin)
-    assert not can_capture(make_step(folder, "cuda", reset_documents=True))
-    captured = CapturedLanguageStep(twin)
+    assert twin.can_be_captured
+    assert not make_step(folder, "cuda", reset_documents=True).can_be_captured
+    captured = CapturedStep(twin)
     for number in (*range(8), 12, 3):  # any step may follow any other
         torch.testing.assert_close(captured(number), eager(number), rtol=1e-4, atol=1e-5)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eigentrack.lm.compiled_block import compile_block, pays_to_compile
 from eigentrack.lm.config import LanguageTrainingConfig
 from eigentrack.lm.distributed import World
+from eigentrack.lm.step import compile_block, pays_to_compile
 from eigentrack.models import ModelConfig, SequenceModel
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # torch's own, while it compiles

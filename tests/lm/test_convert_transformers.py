@@ -218,7 +218,7 @@ def test_what_a_peer_does_not_have_is_refused(tmp_path, config, to, message):
 
 def test_logits_that_disagree_are_not_written(tmp_path, monkeypatch):
     randomised("mamba").save_pretrained(tmp_path / "theirs")
-    monkeypatch.setattr("eigentrack.lm.conversion.folders.peer_logits", lambda checkpoint, tokens: torch.ones(2, 64, 19))
+    monkeypatch.setattr("eigentrack.lm.conversion.conversion.peer_logits", lambda checkpoint, tokens: torch.ones(2, 64, 19))
     with pytest.raises(ValueError, match=r"the logits of ours and mamba differ by .* nothing is written"):
         convert(tmp_path / "theirs", tmp_path / "ours")
     assert not (tmp_path / "ours").exists()

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import distributed
 
-from eigentrack.lm.distributed import World, share_out
-from eigentrack.lm.loss import LanguageLoss
+from eigentrack.lm.distributed import LanguageLoss, World, share_out
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.spectrum import EigenDisk, EigenPolygon, Eigenvalues
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eigentrack.lm.permutation import permuted
+from eigentrack.lm.batches import permuted
 
 
 @given(st.integers(1, 700), st.integers(0, 2**64 - 1))

@@ -13,10 +13,9 @@ from torch.nn import functional as F
 from eigentrack.lm import perplexity
 from eigentrack.lm.documents import ShareSplit
 from eigentrack.lm.language_model import find_model_folder, load_language_model
-from eigentrack.lm.perplexity import Windows, perplexity_by_position, perplexity_of
+from eigentrack.lm.perplexity import TokenText, Windows, perplexity_by_position, perplexity_of, read_token_text
 from eigentrack.lm.text_files import FileDocuments, find_files
-from eigentrack.lm.token_bytes import bytes_of_tokens
-from eigentrack.lm.token_text import TokenText, read_token_text
+from eigentrack.lm.tokenizer import bytes_of_tokens
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.ops.cross_entropy import op as cross_entropy
 from tests.lm.corpora import write_corpus

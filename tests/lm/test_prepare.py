@@ -15,15 +15,15 @@ import pytest
 from typer.testing import CliRunner
 
 from eigentrack.cli import app, main
+from eigentrack.files import only_process_in
 from eigentrack.lm import prepare as prepare_module
 from eigentrack.lm.blocks import cut_blocks
 from eigentrack.lm.corpus import Corpus, CorpusIndex
 from eigentrack.lm.documents import PIECE_CHARACTERS, FolderSplit, ShareSplit, SplitRule
+from eigentrack.lm.perplexity import read_token_text
 from eigentrack.lm.prepare import Progress, prepare, verify_corpus
 from eigentrack.lm.text_files import FileDocuments, find_files
-from eigentrack.lm.token_text import read_token_text
 from eigentrack.lm.tokenizer import NamedTokenizer, TrainedBpe, load_tokenizer
-from eigentrack.training.folder_lock import only_process_in
 from tests.lm.corpora import write_corpus
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor
 
-from eigentrack.lm.distributed import World, share_out
-from eigentrack.lm.loss import LanguageLoss
+from eigentrack.lm.distributed import LanguageLoss, World, share_out
 from eigentrack.models import ModelConfig, SequenceModel
 
 pytestmark = pytest.mark.skipif(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from eigentrack.files import only_process_in
 from eigentrack.lm import train
 from eigentrack.lm.config import LanguageRunConfig
 from eigentrack.lm.corpus import TOKENIZER_FOLDER
@@ -19,7 +20,6 @@ from eigentrack.lm.sharded_checkpoint import UNFINISHED, complete_checkpoints
 from eigentrack.lm.tokenizer import TOKENIZER_FILE
 from eigentrack.lm.train import run_language_training
 from eigentrack.models import load_model
-from eigentrack.training.folder_lock import only_process_in
 from eigentrack.training.run import CHECKPOINTS, MODEL
 from tests.lm.runs import curve, launch, metrics_of, run_to_the_end, small_run, write_learnable_corpus
 

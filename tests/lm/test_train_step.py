@@ -10,8 +10,7 @@ from eigentrack.lm.batches import PackedBatches
 from eigentrack.lm.config import LanguageTrainingConfig
 from eigentrack.lm.corpus import Corpus
 from eigentrack.lm.distributed import World
-from eigentrack.lm.half_copy import HalfCopy
-from eigentrack.lm.step import LanguageStep
+from eigentrack.lm.step import Bfloat16Copy, LanguageStep
 from eigentrack.models import ModelConfig, SequenceModel
 from tests.lm.runs import VOCAB, write_learnable_corpus
 
@@ -57,7 +56,7 @@ def test_bfloat16_follows_float32(corpus: Corpus) -> None:
 
 def test_the_copy_hands_its_gradients_over_and_follows_the_weights() -> None:
     model = SequenceModel(ModelConfig(vocab_size=5, d_model=8, layers=1, tie_embeddings=True))
-    half, tokens = HalfCopy(model), torch.randint(5, (2, 7))
+    half, tokens = Bfloat16Copy(model), torch.randint(5, (2, 7))
     sums = [torch.zeros_like(parameter) for parameter in model.parameters()]
     for part in tokens:
         loss = half.model(part[None])[0].float().square().sum()

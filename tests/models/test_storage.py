@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from eigentrack.layers import scheduled
 from eigentrack.models import ModelConfig, SequenceModel, load_model, save_model
-from eigentrack.models.storage import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, write_atomically
+from eigentrack.models.storage import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE
 from eigentrack.spectrum import EigenPolygon
 
 
@@ -61,20 +61,6 @@ def test_saving_again_replaces_the_files_and_leaves_nothing_else(saved: tuple[Se
     save_model(model, folder)
     assert torch.equal(load_model(folder).embedding.weight, model.embedding.weight)
     assert {path.name for path in folder.iterdir()} == {CONFIG_FILE, WEIGHTS_FILE}
-
-
-def test_a_crash_while_writing_keeps_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("old")
-
-    def crash(temporary: str) -> None:
-        Path(temporary).write_text("half of the n")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(path, crash)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_truncated_weights(saved: tuple[SequenceModel, Path]) -> None:

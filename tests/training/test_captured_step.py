@@ -17,9 +17,9 @@ from eigentrack.layers import MIXERS
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.tasks.registry import TASKS, make_task
 from eigentrack.training import Diverged, TrainingConfig, train
-from eigentrack.training.captured_step import MOST_AHEAD, WARM_UP, CapturedStep
+from eigentrack.training.captured_step import WARM_UP, CapturedStep
 from eigentrack.training.run import RunConfig, run_training
-from eigentrack.training.step import TrainingStep
+from eigentrack.training.step import MOST_AHEAD, TrainingStep
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 OPTIONS: dict[str, dict[str, Any]] = {"dense": {"state_size": 8}, "convolution": {"width": 3}}

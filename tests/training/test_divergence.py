@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from eigentrack.training.divergence import Diverged, check_finite
+from eigentrack.training.loop import Diverged, check_finite
 from eigentrack.training.step import Outcome
 
 PARTS = ("embedding", "blocks.0.mixer", "blocks.1.mixer", "head")

@@ -16,13 +16,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from eigentrack.files import only_process_in
 from eigentrack.models import load_model
 from eigentrack.training import Diverged
 from eigentrack.training.checkpoint import checkpoints
 from eigentrack.training.config import TrainingConfig
-from eigentrack.training.folder_lock import only_process_in
+from eigentrack.training.driver import OutOfTime, TimeLimit
 from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, MODEL, RunConfig, load_run, run_training
-from eigentrack.training.time_limit import OutOfTime, TimeLimit
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONFIG = RunConfig(

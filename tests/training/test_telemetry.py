@@ -14,7 +14,7 @@ from eigentrack.layers import LinearMixer
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.tasks.tracking import parity
 from eigentrack.training import TrainingConfig
-from eigentrack.training.parts import model_parts
+from eigentrack.training.optimizer import model_parts
 from eigentrack.training.run import METRICS_FILE, run_training
 from eigentrack.training.step import TrainingStep, batch_loss, read_outcomes
 from eigentrack.training.telemetry import BINS, histogram, telemetry

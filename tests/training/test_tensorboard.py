@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eigentrack.training.run import EVENTS, METRICS_FILE, run_training
+from eigentrack.training.driver import EVENTS
+from eigentrack.training.run import METRICS_FILE, run_training
 from eigentrack.training.telemetry import BINS
 from tests.training.test_run import CONFIG, Killed
 

@@ -19,7 +19,7 @@ from eigentrack.cli.options import CHOOSE_FIELD, AsJson, Device, TextField, chec
 
 if TYPE_CHECKING:
     from eigentrack.lm.language_model import LanguageModel
-    from eigentrack.lm.token_text import TokenRow
+    from eigentrack.lm.perplexity import TokenRow
 
 
 def evaluate(
@@ -83,8 +83,8 @@ def evaluate(
 def _token_row(language_model: LanguageModel, corpus: Path | None, split: str, text: list[Path], text_field: str) -> TokenRow:
     from eigentrack.lm.corpus import TOKENIZER_FOLDER, Corpus
     from eigentrack.lm.documents import ShareSplit
+    from eigentrack.lm.perplexity import read_token_text
     from eigentrack.lm.text_files import FileDocuments, find_files
-    from eigentrack.lm.token_text import read_token_text
     from eigentrack.lm.tokenizer import load_tokenizer
 
     if corpus is None:
@@ -101,7 +101,7 @@ def _perplexity(
     language_model: LanguageModel, row: TokenRow, length: int, buckets: int, windows: int, whole: bool
 ) -> dict[str, Any]:
     from eigentrack.lm.perplexity import Windows, perplexity_by_position
-    from eigentrack.lm.token_bytes import bytes_of_tokens
+    from eigentrack.lm.tokenizer import bytes_of_tokens
 
     with _bar("perplexity") as report:
         return perplexity_by_position(

@@ -19,10 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eigentrack.files import write_json, write_tensors
 from eigentrack.lm.conversion.family import Family
 from eigentrack.lm.tokenizer import CONFIG_FILE as TOKENIZER_CONFIG_FILE
 from eigentrack.lm.tokenizer import TOKENIZER_FILE, load_tokenizer
-from eigentrack.models.storage import CONFIG_FILE, WEIGHTS_FILE, read_tensors, write_json, write_tensors
+from eigentrack.models.storage import CONFIG_FILE, WEIGHTS_FILE, read_tensors
 
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "*.model", "*.jinja")
 SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")

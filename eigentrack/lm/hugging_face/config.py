@@ -12,6 +12,7 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
+from eigentrack.files import write_text
 from eigentrack.models import ModelConfig
 
 _MODULE = "eigentrack_model"
@@ -67,7 +68,7 @@ class EigentrackConfig(PreTrainedConfig):
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], push_to_hub: bool = False, **kwargs: Any) -> None:
         super().save_pretrained(save_directory, push_to_hub=push_to_hub, **kwargs)
-        (Path(save_directory) / f"{_MODULE}.py").write_text(_SOURCE)
+        write_text(Path(save_directory) / f"{_MODULE}.py", _SOURCE)
 
     @classmethod
     def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:

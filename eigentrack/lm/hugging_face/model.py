@@ -1,6 +1,8 @@
 """EigentrackForCausalLM: the SequenceModel with the methods that transformers, its Trainer, PEFT and lm-eval call.
 
-B batch  T time
+Rows with padding run as packed sequences: tokens that the mask leaves out touch neither a state nor an output.
+
+B batch  T time  N tokens that count  d model width
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
@@ -17,8 +20,7 @@ from transformers.utils import can_return_tuple
 
 from eigentrack.lm.hugging_face.cache import RecurrentCache
 from eigentrack.lm.hugging_face.config import EigentrackConfig
-from eigentrack.lm.hugging_face.padding import hidden_without_padding, newest_columns
-from eigentrack.models import SequenceModel
+from eigentrack.models import ModelState, SequenceModel
 
 _UNSUPPORTED = ("inputs_embeds", "position_ids", "output_hidden_states", "output_attentions")
 
@@ -68,12 +70,12 @@ class EigentrackForCausalLM(PreTrainedModel, GenerationMixin):
         cache = RecurrentCache() if past_key_values is None else past_key_values
         if not isinstance(cache, RecurrentCache):
             raise ValueError(f"past_key_values is a {type(cache).__name__}: leave it out, or pass on what `forward` returned")
-        mask = newest_columns(attention_mask, input_ids)
+        mask = _newest_columns(attention_mask, input_ids)
         if input_ids.shape[1] == 1 and (mask is None or bool(mask.all())):
             logits, state = self.model.step(input_ids[:, 0], cache.state)
             logits = logits[:, None]
         else:
-            x, state = hidden_without_padding(self.model, input_ids, mask, cache.state)
+            x, state = _hidden_without_padding(self.model, input_ids, mask, cache.state)
             kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             logits = self.model.head(x[:, kept])
         if use_cache:
@@ -122,3 +124,28 @@ class EigentrackForCausalLM(PreTrainedModel, GenerationMixin):
             for name, parameter in own.named_parameters(recurse=False):
                 if own is module and loaded and not getattr(parameter, "_is_hf_initialized", False):
                     raise ValueError(f"the checkpoint lacks {prefix}.{name}: it is cut short, or of another configuration")
+
+
+def _hidden_without_padding(
+    model: SequenceModel, tokens: Tensor, mask: Tensor | None, state: ModelState | None
+) -> tuple[Tensor, ModelState]:
+    """`model.hidden` on the tokens [B, T] where the mask [B, T] is not 0; zeros elsewhere. Padding may stand anywhere."""
+    if mask is None or bool(mask.all()):
+        return model.hidden(tokens, state)
+    counts = mask.bool()
+    lengths = counts.sum(1)
+    if bool((lengths == 0).any()):
+        raise ValueError(f"row {int(lengths.argmin())} of attention_mask is 0 throughout: a sequence needs at least one token")
+    cu_seqlens = F.pad(lengths.cumsum(0), (1, 0))
+    x, state = model.hidden(tokens[counts][None], state, cu_seqlens)  # [1, N, d]
+    rows = x.new_zeros(*tokens.shape, x.shape[-1])
+    return rows.index_put(counts.nonzero(as_tuple=True), x[0]), state
+
+
+def _newest_columns(mask: Tensor | None, tokens: Tensor) -> Tensor | None:
+    """The part of a mask over the whole past that belongs to the tokens [B, T] of this call."""
+    if mask is None:
+        return None
+    if mask.ndim != 2 or mask.shape[0] != tokens.shape[0] or mask.shape[1] < tokens.shape[1]:
+        raise ValueError(f"attention_mask has shape {list(mask.shape)}, expected one 0 or 1 a token, {list(tokens.shape)}")
+    return mask[:, mask.shape[1] - tokens.shape[1] :].to(dtype=torch.bool)

@@ -21,7 +21,9 @@ from eigentrack.lm.conversion.checkpoint import (
     reason_not_to_run,
     write_checkpoint,
 )
-from eigentrack.lm.conversion.families import FAMILIES
+from eigentrack.lm.conversion.flash_linear_attention import DELTA_NET, GATED_DELTA_NET, GATED_DELTA_PRODUCT
+from eigentrack.lm.conversion.mamba import MAMBA, MAMBA2
+from eigentrack.lm.conversion.olmo_hybrid import OLMO_HYBRID
 from eigentrack.lm.conversion.weights import in_our_names, in_their_names
 from eigentrack.lm.conversion.widen import widen
 from eigentrack.lm.language_model import find_model_folder
@@ -31,6 +33,8 @@ from eigentrack.models.storage import WRAPPED_CONFIG
 from eigentrack.spectrum import Eigenvalues
 from eigentrack.training.run import MODEL, RUN_FILE
 
+# the foreign checkpoints that are ours under other names, by the model_type of their config.json
+FAMILIES = {family.name: family for family in (MAMBA, MAMBA2, OLMO_HYBRID, DELTA_NET, GATED_DELTA_NET, GATED_DELTA_PRODUCT)}
 OURS = "eigentrack"
 ALLOWED = 1e-3  # of the largest logit; peers that put a small number under the root of |k| stay far below
 SHORT_KEYS = " (they add 1e-6 to |k|², which counts where keys are short, as in a model that was never trained)"

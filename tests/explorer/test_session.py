@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from eigentrack.explorer.session import Sessions
-from eigentrack.explorer.worker import Line, Worker
+from eigentrack.explorer.session import Computation, Sessions
+from eigentrack.processes import Line
 
 
 def doubled(line: Line, number: int) -> int:
@@ -49,14 +49,14 @@ def has_ended(pid: int) -> bool:
     return False
 
 
-def wait_until_ready(worker: Worker) -> None:
-    while "ready" not in worker.poll():
+def wait_until_ready(computation: Computation) -> None:
+    while "ready" not in computation.poll():
         time.sleep(0.01)
 
 
-def test_a_worker_reports_and_answers():
+def test_a_computation_reports_and_answers():
     heard: list[str] = []
-    assert asyncio.run(Worker(doubled, 21, seconds=60).answer(heard.append)) == 42
+    assert asyncio.run(Computation(doubled, 21, seconds=60).answer(heard.append)) == 42
     assert heard == ["half way"]
 
 
@@ -68,33 +68,33 @@ def test_a_worker_reports_and_answers():
         (vanishing, "without an answer"),
     ],
 )
-def test_what_goes_wrong_in_a_worker_is_one_line_here(task, message):
+def test_what_goes_wrong_in_a_computation_is_one_line_here(task, message):
     with pytest.raises(ValueError, match=message):
-        asyncio.run(Worker(task, seconds=60).answer())
+        asyncio.run(Computation(task, seconds=60).answer())
 
 
-def test_a_worker_is_ended_after_its_time():
-    worker = Worker(stubborn, seconds=0.2)
+def test_a_computation_is_ended_after_its_time():
+    computation = Computation(stubborn, seconds=0.2)
     with pytest.raises(ValueError, match=r"given up after 0.2 seconds"):
-        asyncio.run(worker.answer())
-    assert has_ended(worker.pid)
+        asyncio.run(computation.answer())
+    assert has_ended(computation.pid)
 
 
-def test_a_worker_may_be_asked_to_stop():
-    worker = Worker(patient, seconds=60)
-    wait_until_ready(worker)
-    worker.stop()
-    assert asyncio.run(worker.answer()) == "stopped kindly"
+def test_a_computation_may_be_asked_to_stop():
+    computation = Computation(patient, seconds=60)
+    wait_until_ready(computation)
+    computation.stop()
+    assert asyncio.run(computation.answer()) == "stopped kindly"
 
 
-def test_a_worker_dies_when_the_server_is_gone():
-    worker = Worker(stubborn, seconds=60)
-    wait_until_ready(worker)
-    worker._connection.close()  # what the death of this process would do
-    assert has_ended(worker.pid)
+def test_a_computation_dies_when_the_server_is_gone():
+    computation = Computation(stubborn, seconds=60)
+    wait_until_ready(computation)
+    computation._worker.connection.close()  # what the death of this process would do
+    assert has_ended(computation.pid)
 
 
-def test_a_session_takes_its_workers_and_its_folder_with_it():
+def test_a_session_takes_its_computations_and_its_folder_with_it():
     async def closed_while_at_work() -> tuple[int, bool]:
         sessions = Sessions()
         mine, other = sessions.of("a"), sessions.of("b")
@@ -102,7 +102,7 @@ def test_a_session_takes_its_workers_and_its_folder_with_it():
         assert mine.folder != other.folder
         work = asyncio.create_task(mine.work(stubborn, seconds=60))
         await asyncio.sleep(0.2)
-        pid = mine.workers[0].pid
+        pid = mine.computations[0].pid
         sessions.close("a")
         with pytest.raises(ValueError, match="stopped"):
             await work

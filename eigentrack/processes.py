@@ -1,0 +1,281 @@
+"""Functions in processes of their own: a Worker is one such process, a Pool a few of them that share the cores.
+
+    here                                  there
+    worker.begin(task, …, seconds=60) ──► task(line, …)
+    worker.poll()  → News             ◄── line.report(value)
+    worker.stop()                     ──► line.is_stopped
+    worker.poll()  → Done or Failure  ◄── what the function returns or raises
+
+A process is started afresh (CUDA does not survive a fork), serves one function after another, and ends with this process,
+however that ends. What goes wrong in it is a value here, never a trace. Ctrl-C reaches all processes of a terminal: workers
+ignore it, so that this process can end them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any
+
+SECONDS_TO_RETIRE = 20.0
+STOP = b"stop"
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Cause(Enum):
+    """Why a function has no result."""
+
+    REFUSED = "it raised a ValueError: a wrong value, which would be wrong a second time"
+    SYSTEM = "it raised an OSError, such as a full disk"
+    INTERNAL = "it raised another error"
+    DIED = "its process ended, for lack of memory perhaps"
+    LATE = "its time was over"
+
+
+@dataclass(frozen=True)
+class News:
+    """What a function reports while it runs."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Done:
+    value: Any
+
+
+@dataclass(frozen=True)
+class Failure:
+    cause: Cause
+    message: str
+    error: str = ""  # the name of the error's class, where one was raised
+    trace: str = ""
+
+    @property
+    def line(self) -> str:
+        """The error's class and the first line of its message."""
+        return ": ".join(part for part in (self.error, self.message.strip().split("\n")[0]) if part)
+
+    @property
+    def is_accident(self) -> bool:
+        """Whether it may go well a second time."""
+        return self.cause is not Cause.REFUSED
+
+    def as_error(self) -> Exception:
+        """Return an error of the kind that was raised, with its message."""
+        if self.cause is Cause.INTERNAL:
+            return RuntimeError(self.line)
+        return ValueError(self.message) if self.cause is Cause.REFUSED else OSError(self.message)
+
+
+Event = News | Done | Failure
+
+
+class Line:
+    """The process's end of the line: what its function may say and hear."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._stopped, self._is_busy = threading.Event(), False
+        self._tasks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+
+    def report(self, value: Any) -> None:
+        self._connection.send(News(value))
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the function is asked to end soon; what it does then is its own affair."""
+        return self._stopped.is_set()
+
+    def serve(self) -> None:
+        """Run one function after another, until the line is closed."""
+        threading.Thread(target=self._listen, daemon=True).start()
+        while (given := self._tasks.get()) is not None:
+            try:
+                task, arguments = pickle.loads(given)
+                answer: Done | Failure = Done(task(self, *arguments))
+            except Exception as error:
+                answer = _failure(error)
+            with suppress(BrokenPipeError):  # nobody is listening any more
+                self._answer(answer)
+
+    def _answer(self, answer: Done | Failure) -> None:
+        self._is_busy = False
+        self._connection.send(answer)
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                message = self._connection.recv_bytes()
+                if message == STOP:
+                    self._stopped.set()
+                else:
+                    self._stopped.clear()
+                    self._is_busy = True
+                    self._tasks.put(message)
+        except (EOFError, OSError):  # the other process is gone, or has no more use for this one
+            if self._is_busy:
+                os._exit(1)
+            self._tasks.put(None)
+
+
+def _failure(error: Exception) -> Failure:
+    refused, system = isinstance(error, ValueError), isinstance(error, OSError)
+    cause = Cause.REFUSED if refused else Cause.SYSTEM if system else Cause.INTERNAL
+    return Failure(cause, str(error), type(error).__name__, "".join(traceback.format_exception(error)))
+
+
+def _serve(connection: Connection, threads: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # for torch, which not every function imports
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
+    Line(connection).serve()
+
+
+class Worker:
+    """A process in which torch has `threads` threads. It runs one function at a time, and is idle in between."""
+
+    def __init__(self, *, threads: int = 1, context: Any = None) -> None:
+        """`context`: how processes are started, if not by `spawn`."""
+        context = context or multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, threads), daemon=True)
+        self._process.start()
+        theirs.close()  # so that the end of the process closes the line
+        self.is_running = False
+        self._seconds, self._deadline = 0.0, float("inf")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def begin(self, task: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> None:
+        """Run `task(line, *arguments)` over there, for at most so many seconds."""
+        assert not self.is_running, "it runs another function"
+        self.is_running = True
+        if seconds is not None:
+            self._seconds, self._deadline = seconds, time.monotonic() + seconds
+        with suppress(BrokenPipeError):  # the process has died meanwhile: `poll` says so
+            self.connection.send((task, arguments))
+
+    def poll(self) -> list[Event]:
+        """Return what has happened since the last call; after a Done or a Failure the function runs no more."""
+        events: list[Event] = []
+        while self.is_running and (event := self._next()) is not None:
+            self.is_running = isinstance(event, News)
+            events.append(event)
+        return events
+
+    def stop(self) -> None:
+        """Ask the function to end soon."""
+        if self.is_running:
+            with suppress(BrokenPipeError):
+                self.connection.send_bytes(STOP)
+
+    def kill(self) -> None:
+        self.is_running = False
+        self.connection.close()
+        self._process.kill()
+        self._process.join()
+
+    def retire(self) -> None:
+        """Let an idle process end by itself: one that is killed may take others along that share its GPU."""
+        self.connection.close()
+        self._process.join(SECONDS_TO_RETIRE)
+        self.kill()
+
+    def _next(self) -> Event | None:
+        try:
+            if self.connection.poll():
+                event: Event = self.connection.recv()
+                return event
+        except (EOFError, OSError):
+            self._process.join()
+            return Failure(Cause.DIED, f"its process ended with exit code {self._process.exitcode}")
+        if time.monotonic() > self._deadline:
+            self.kill()
+            return Failure(Cause.LATE, f"given up after {self._seconds:g} seconds")
+        return None
+
+
+class Pool:
+    """At most `jobs` workers, one for each core if not given, with `threads` threads each, that take tasks as they come.
+
+    with Pool(4) as pool:
+        while waiting or pool.is_busy:
+            while waiting and pool.has_room:
+                pool.begin(name := waiting.popleft(), task, name)
+            for name, event in pool.wait():
+                …                                    # more may wait from now on
+
+    Leaving the block, by an error or by Ctrl-C as well, ends all processes.
+    """
+
+    def __init__(self, jobs: int | None = None, *, threads: int = 1) -> None:
+        self._jobs, self._threads = cores() if jobs is None else jobs, threads
+        self._idle: list[Worker] = []
+        self._running: list[tuple[Any, Worker]] = []
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for worker in [*self._idle, *(worker for _, worker in self._running)]:
+            worker.kill()
+        self._idle, self._running = [], []
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._running) < self._jobs
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._running)
+
+    def begin(self, name: Any, task: Callable[..., Any], *arguments: Any) -> None:
+        """Run `task(line, *arguments)` in a process that is idle, or in a new one; events come under `name`."""
+        assert self.has_room, "all processes are at work"
+        worker = self._idle.pop() if self._idle else Worker(threads=self._threads)
+        worker.begin(task, *arguments)
+        self._running.append((name, worker))
+
+    def wait(self, seconds: float | None = None) -> list[tuple[Any, Event]]:
+        """Wait until something has happened, at most so many seconds, and return it.
+
+        After an accident the process is replaced: where a GPU has failed, nothing works any more in that process.
+        """
+        if not self._running:
+            return []
+        wait([worker.connection for _, worker in self._running], seconds)
+        found: list[tuple[Any, Event]] = []
+        for name, worker in list(self._running):
+            for event in worker.poll():
+                found.append((name, event))
+                if not isinstance(event, News):
+                    self._take_back(worker, event)
+        return found
+
+    def _take_back(self, worker: Worker, event: Done | Failure) -> None:
+        self._running = [(name, other) for name, other in self._running if other is not worker]
+        if isinstance(event, Failure) and event.is_accident:
+            worker.retire()
+        else:
+            self._idle.append(worker)
