@@ -22,7 +22,7 @@ from eigentrack.automata import DFA, MonoidTooLarge, classify, regex_dfa
 from eigentrack.automata.holonomy import holonomy
 from eigentrack.automata.machines import all_maps
 from eigentrack.automata.transition_monoid import libsemigroups_monoid, search_monoid
-from eigentrack.experiments.provenance import provenance
+from eigentrack.experiments.running.provenance import provenance
 from eigentrack.models.storage import write_json
 
 

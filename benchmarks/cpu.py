@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from eigentrack.experiments.provenance import provenance
+from eigentrack.experiments.running.provenance import provenance
 from eigentrack.models.storage import write_json
 from eigentrack.ops import delta_rule, gated_linear, selective_scan
 from eigentrack.spectrum import EigenRange

@@ -27,7 +27,7 @@ import gpu_selective_scan
 import torch
 from gpu_table import Contender, Run, parse_arguments
 
-from eigentrack.experiments.provenance import provenance
+from eigentrack.experiments.running.provenance import provenance
 from eigentrack.models.storage import write_json
 
 

@@ -24,7 +24,7 @@ from gpu_table import captured, ceilings, median_ms, parse_arguments
 from torch import Tensor
 from torch.nn import functional as F
 
-from eigentrack.experiments.provenance import provenance
+from eigentrack.experiments.running.provenance import provenance
 from eigentrack.models.storage import write_json
 from eigentrack.ops import delta_rule, gated_linear, selective_scan
 from eigentrack.spectrum import EigenRange

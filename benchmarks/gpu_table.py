@@ -20,7 +20,7 @@ from torch import Tensor
 from triton.runtime import driver
 from triton.testing import do_bench
 
-from eigentrack.experiments.provenance import provenance
+from eigentrack.experiments.running.provenance import provenance
 from eigentrack.models.storage import write_json
 
 TIMES = ("forward_ms", "forward_graph_ms", "both_ms", "both_graph_ms")

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from eigentrack.experiments.provenance import provenance
+from eigentrack.experiments.running.provenance import provenance
 from eigentrack.lm.batches import PackedBatch
 from eigentrack.lm.captured_step import CapturedLanguageStep
 from eigentrack.lm.config import LanguageRunConfig

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from eigentrack.experiments.provenance import provenance
+from eigentrack.experiments.running.provenance import provenance
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.models.storage import write_json
 from eigentrack.tasks import Task

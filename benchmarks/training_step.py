@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from eigentrack.experiments.provenance import provenance
+from eigentrack.experiments.running.provenance import provenance
 from eigentrack.layers import MIXERS
 from eigentrack.models import ModelConfig, SequenceModel
 from eigentrack.models.storage import write_json
