@@ -86,6 +86,26 @@ def test_a_result_of_another_configuration_is_refused(tmp_path: Path) -> None:
         run_cell(other, tmp_path, "cpu")
 
 
+def test_a_stored_cell_is_read_in_todays_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Say, a layer's option was called `swing` when the cell was stored."""
+    cell = toy_cells()[0]
+    store_result(cell, toy_result(), tmp_path)
+    stored = json.loads((tmp_path / RESULT_FILE).read_text())
+    options = stored["cell"]["run"]["model"]["mixer_options"]
+    options["swing"] = options.pop("heads")
+    (tmp_path / RESULT_FILE).write_text(json.dumps(stored))
+    with pytest.raises(ValueError, match="holds the result of another configuration"):
+        stored_result(cell, tmp_path)
+
+    def rename(described: dict) -> dict:
+        model = described["run"]["model"]
+        model["mixer_options"] = {("heads" if k == "swing" else k): v for k, v in model["mixer_options"].items()}
+        return described
+
+    monkeypatch.setattr("eigentrack.experiments.running.cell.MIGRATIONS", (rename,))
+    assert stored_result(cell, tmp_path) == toy_result()
+
+
 def test_a_diverged_run_is_a_result(tmp_path: Path) -> None:
     cell = toy_cells()[0]
     dense = {"d_model": 8, "layers": 1, "mixer": "dense", "mixer_options": {"state_size": 8, "eigenvalues": None}}
