@@ -21,8 +21,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from eigentrack.experiments.markdown_table import markdown_table
-from eigentrack.experiments.provenance import origin, provenance
+from eigentrack.experiments.reporting.markdown_table import markdown_table
+from eigentrack.experiments.running.provenance import origin, provenance
 from eigentrack.files import write_json
 from eigentrack.lm.config import LanguageRunConfig, load_language_run
 from eigentrack.lm.corpus import Corpus

@@ -28,7 +28,7 @@ import torch
 from gpu_table import Contender, Run, parse_arguments
 from record import write_record
 
-from eigentrack.experiments.provenance import provenance
+from eigentrack.experiments.running.provenance import provenance
 
 
 def both(contender: Contender) -> Run:

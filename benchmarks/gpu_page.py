@@ -23,7 +23,7 @@ import gpu_gated_linear
 import gpu_ops
 import gpu_selective_scan
 
-from eigentrack.experiments.markdown_table import markdown_table
+from eigentrack.experiments.reporting.markdown_table import markdown_table
 from eigentrack.files import write_atomically
 
 SHORT_NOTE = (

@@ -27,7 +27,7 @@ import torch
 from record import median_step_ms
 from torch import Tensor, nn
 
-from eigentrack.experiments.provenance import provenance
+from eigentrack.experiments.running.provenance import provenance
 from eigentrack.files import write_json
 from eigentrack.lm.batches import PackedBatch
 from eigentrack.lm.config import LanguageRunConfig

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigentrack.experiments.provenance import provenance
+from eigentrack.experiments.running.provenance import provenance
 from eigentrack.files import write_json
 
 

@@ -14,7 +14,7 @@ from eigentrack.cli.console import err, out
 from eigentrack.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from eigentrack.experiments.parity_twins import Outcome
+    from eigentrack.experiments.paper.parity_twins import Outcome
 
 
 def demo(
@@ -29,7 +29,7 @@ def demo(
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file: name a folder")
     folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    from eigentrack.experiments import parity_twins
+    from eigentrack.experiments.paper import parity_twins
 
     cells, models = parity_twins.twins(seed), folder / "models"
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"), TimeRemainingColumn()
@@ -54,7 +54,7 @@ def demo(
 
 
 def _print_parity_table(outcomes: list[Outcome]) -> None:
-    from eigentrack.experiments.parity_twins import LONGEST, TEST_LENGTHS, TRAIN_LENGTHS
+    from eigentrack.experiments.paper.parity_twins import LONGEST, TEST_LENGTHS, TRAIN_LENGTHS
 
     table = Table(
         title="Parity: scaled accuracy, 0 = guessing, 1 = always right",

@@ -38,7 +38,7 @@ def inspect(
     from eigentrack.analysis.inspection import inspect_network
     from eigentrack.analysis.loading import load_inspected
     from eigentrack.analysis.page import EXACT, summary_rows, write_inspection
-    from eigentrack.experiments.provenance import provenance
+    from eigentrack.experiments.running.provenance import provenance
     from eigentrack.training.config import check_seed
 
     check_seed(seed)

@@ -16,18 +16,18 @@ from rich.table import Table
 
 from eigentrack.cli.console import err, out
 from eigentrack.cli.options import AsJson, Device, check_device
+from eigentrack.experiments.catalogue import LANGUAGE, OPEN, SYNTHETIC, named_experiment
 
 if TYPE_CHECKING:
-    from eigentrack.experiments.ledger import SweepProgress
-    from eigentrack.experiments.report import Report
+    from eigentrack.experiments.reporting.report import Report
+    from eigentrack.experiments.running.ledger import SweepProgress
 
 
 def reproduce(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="figure1 to 8, table3, table4, deltaproduct, parity, longer, arithmetic, ablation, stability, mat; "
-            "on open questions: hybrids, tradeoff, depth, signed_gates, ladder, family."
+            help=f"{', '.join(SYNTHETIC)}; on open questions: {', '.join(OPEN)}; language models: {', '.join(LANGUAGE)}."
         ),
     ],
     budget: Annotated[
@@ -63,11 +63,12 @@ def reproduce(
     Example: eigentrack reproduce figure1 --budget smoke --jobs 2
     """
     begun = time.time()  # loading torch and unpacking an archive count, too
-    from eigentrack.experiments.cell_archive import carried_in, unpack_cells
-    from eigentrack.experiments.ray_launcher import run_on_ray
-    from eigentrack.experiments.reproduce import CELLS, launching, named_experiment, run_cells
+    from eigentrack.experiments.reproduce import CELLS, run_cells
     from eigentrack.experiments.reproduce import reproduce as run_experiment
-    from eigentrack.experiments.sweep import run_locally
+    from eigentrack.experiments.running.cell_archive import carried_in, unpack_cells
+    from eigentrack.experiments.running.ledger import launching
+    from eigentrack.experiments.running.ray_launcher import run_on_ray
+    from eigentrack.experiments.running.sweep import run_locally
 
     experiments = [named_experiment(name) for name in dict.fromkeys(names)]
     launchers = {"local": run_locally, "ray": run_on_ray}
@@ -126,7 +127,7 @@ def reproduce(
 
 
 def _jobs(device: str, trains_language_models: bool) -> int:
-    from eigentrack.experiments.sweep import cores
+    from eigentrack.experiments.running.sweep import cores
 
     if not device.startswith("cuda"):
         return cores()

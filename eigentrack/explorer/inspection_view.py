@@ -7,7 +7,7 @@ from pathlib import Path
 
 from eigentrack.analysis import inspect_network, load_inspected
 from eigentrack.analysis.page import render
-from eigentrack.experiments.provenance import provenance
+from eigentrack.experiments.running.provenance import provenance
 from eigentrack.explorer.language_choice import LanguageChoice
 from eigentrack.explorer.markup import sheet
 from eigentrack.explorer.session import NETWORK, Session

@@ -12,17 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from eigentrack.experiments import chomsky, hybrids, ladder, patience
-from eigentrack.experiments.ablation import STEEP, matched_series
-from eigentrack.experiments.cell_run import state_size
-from eigentrack.experiments.experiment import BUDGETS
-from eigentrack.experiments.ladder_study import FITTED
-from eigentrack.experiments.reproduce import NAMES, OPEN, named_experiment
-from eigentrack.experiments.seeds import Key
-from eigentrack.experiments.stability import table
-from eigentrack.experiments.stability_plot import plot
-from eigentrack.experiments.theory import Theory
-from eigentrack.experiments.training_record import EigenvalueCounts
+from eigentrack.experiments.catalogue import NAMES, OPEN, named_experiment
+from eigentrack.experiments.design.experiment import BUDGETS, Key
+from eigentrack.experiments.design.theory import Theory
+from eigentrack.experiments.paper import parity_and_arithmetic
+from eigentrack.experiments.questions import ablation, hybrids, ladder, more_steps
+from eigentrack.experiments.running.task_cell import FITTED, state_size
+from eigentrack.experiments.running.training_record import EigenvalueCounts
+from eigentrack.experiments.studies.stability import table
+from eigentrack.experiments.studies.stability_plot import plot
 from eigentrack.models import ModelConfig, SequenceModel
 from tests.experiments.figures import drawn
 from tests.experiments.toy import toy_result
@@ -55,7 +53,9 @@ def test_all_of_the_papers_values_have_a_cell(name: str) -> None:
     panels = {cell.panel for cell in experiment.cells(experiment.settings["paper"], (0,))}
     keys = {(cell.panel, cell.series) for cell in experiment.cells(experiment.settings["paper"], (0,))}
     assert experiment.paper
-    if experiment.paper is not chomsky.PAPER_VALUES or name == "table3":  # figures 1, 2, 5 show a part of the table
+    if (
+        experiment.paper is not parity_and_arithmetic.PAPER_VALUES or name == "table3"
+    ):  # figures 1, 2, 5 show a part of the table
         assert all(set(values) <= keys for values in experiment.paper.values())
     assert all(panel in panels for values in experiment.paper.values() for panel, series in values if (panel, series) in keys)
 
@@ -105,8 +105,8 @@ def test_patience_has_what_ladder_and_hybrids_did_not_learn_at_their_rates() -> 
     missed = missed_fields("ladder", ladder.THEORY)
     for (panel, series), rate in missed_fields("hybrids", hybrids.THEORY).items():
         missed[panel, f"{series}, one layer"] = rate
-    assert missed == patience.RATES
-    cells = patience.EXPERIMENT.cells(patience.EXPERIMENT.settings["short"], (0, 1, 2))
+    assert missed == more_steps.MISSED_RATES
+    cells = more_steps.PATIENCE.cells(more_steps.PATIENCE.settings["short"], (0, 1, 2))
     assert len(cells) == 3 * len(missed)
     before = {(cell.panel, cell.series): cell for cell in ladder.EXPERIMENT.cells(ladder.SHORT, (0,))}
     short = hybrids.EXPERIMENT.cells(hybrids.EXPERIMENT.settings["short"], (0,))
@@ -165,7 +165,8 @@ def test_the_papers_settings_for_s5() -> None:
 
 @pytest.mark.parametrize(("d_model", "heads"), [(16, 1), (64, 4), (128, 4)])
 def test_the_ablation_compares_like_with_like(d_model: int, heads: int) -> None:
-    series = matched_series(d_model, heads)
+    settings = replace(ablation.PAPER, d_model=d_model, heads=heads)
+    series = [replace(entry, model=settings.filled_in(entry.model)) for entry in ablation.EXPERIMENT.series]
     assert len(series) == 10
     models = [SequenceModel(ModelConfig.from_json({"vocab_size": 13, "d_model": d_model, **entry.model})) for entry in series]
     parameters = [sum(weight.numel() for weight in model.parameters()) for model in models]
@@ -173,7 +174,7 @@ def test_the_ablation_compares_like_with_like(d_model: int, heads: int) -> None:
     assert {state_size(model) for model in models} == {2 * heads * 16 * 16}
     for narrow, wide in pairwise(series):
         if narrow.label.split(" [")[0] == wide.label.split(" [")[0]:
-            steep = STEEP if narrow.label.startswith("diagonal") else {}
+            steep = ablation.STEEP if narrow.label.startswith("diagonal") else {}
             options = {**narrow.model["mixer_options"], **steep}
             assert {**narrow.model, "eigenvalues": wide.model["eigenvalues"], "mixer_options": options} == wide.model
 

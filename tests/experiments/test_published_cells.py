@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from eigentrack.experiments.cell import CellResult, stored_result
-from eigentrack.experiments.reproduce import named_experiment, plan_of
+from eigentrack.experiments.catalogue import named_experiment
+from eigentrack.experiments.reproduce import plan_of
+from eigentrack.experiments.running.cell import stored_result
+from eigentrack.experiments.running.task_cell import CellResult
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 PUBLISHED = (

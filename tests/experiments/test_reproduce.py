@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from eigentrack.experiments.cell import Cell, CellResult, store_result
-from eigentrack.experiments.experiment import DEAD_BY
-from eigentrack.experiments.ledger import Ledger, SweepOutcome, Unlock
-from eigentrack.experiments.page import markdown, numbers_text, write_report
-from eigentrack.experiments.report import Report
-from eigentrack.experiments.reproduce import launching, named_experiment, reproduce, run_cells
+from eigentrack.experiments.catalogue import named_experiment
+from eigentrack.experiments.reporting.columns import DEAD_BY
+from eigentrack.experiments.reporting.page import markdown, numbers_text, write_report
+from eigentrack.experiments.reporting.report import Report
+from eigentrack.experiments.reproduce import reproduce, run_cells
+from eigentrack.experiments.running.cell import Cell, store_result
+from eigentrack.experiments.running.ledger import Ledger, SweepOutcome, Unlock, launching
+from eigentrack.experiments.running.task_cell import CellResult
 from tests.experiments.toy import EXPERIMENT, SETTINGS, toy_cells, toy_result
 
 FACTS = {"command": "toy", "commit": "abc", "date": "today", "hardware": "abacus", "versions": "none"}
@@ -204,7 +206,7 @@ def test_experiments_together_take_one_sweep_and_share_their_cells(tmp_path: Pat
             ledger.finished(cell, answers(cell))
 
     sweep = launching(launch)
-    other = replace(EXPERIMENT, name="other", cells=lambda settings, seeds: toy_cells(settings, seeds)[:2])
+    other = replace(EXPERIMENT, name="other", series=EXPERIMENT.series[:1])
     assert run_cells([EXPERIMENT, other], "short", tmp_path, sweep, seeds=(0, 1, 2)) == 0
     assert len(set(ran)) == len(ran) == 8  # two models at two rates, then two seeds each; the other experiment has some of them
     assert sorted(name.rsplit("/")[-1] for name in ran if "seed-0" not in name) == [

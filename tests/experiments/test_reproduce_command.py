@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from eigentrack.cli import app
-from eigentrack.experiments.ledger import Ledger
+from eigentrack.experiments.running.ledger import Ledger
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -63,7 +63,7 @@ def test_failed_cells_are_exit_code_one(tmp_path: Path, monkeypatch: pytest.Monk
         while (cell := ledger.take()) is not None:
             ledger.died(cell, "gone")
 
-    monkeypatch.setattr("eigentrack.experiments.sweep.run_locally", gives_up)
+    monkeypatch.setattr("eigentrack.experiments.running.sweep.run_locally", gives_up)
     result = CliRunner().invoke(app, ["reproduce", "figure6", "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert "14 failed, 0 unfinished; the same command goes on" in result.stderr
@@ -79,7 +79,7 @@ def test_several_names_are_reported_one_by_one(tmp_path: Path, monkeypatch: pyte
         while (cell := ledger.take()) is not None:
             ledger.died(cell, "gone")
 
-    monkeypatch.setattr("eigentrack.experiments.sweep.run_locally", gives_up)
+    monkeypatch.setattr("eigentrack.experiments.running.sweep.run_locally", gives_up)
     result = CliRunner().invoke(app, ["reproduce", "figure6", "signed_gates", "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert [count for count in swept if count] == [14 + 30]  # together, and what had failed not again

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from eigentrack.experiments.cell import Cell, CellResult
-from eigentrack.experiments.cell_run import run_cell
-from eigentrack.experiments.curve_plot import plot_scaled_accuracy
-from eigentrack.experiments.experiment import Experiment, Panel, Score, Series, Settings, grid
-from eigentrack.experiments.length_test import NO_SCORES, CurvePoint, LengthTest
-from eigentrack.experiments.training_record import NO_RECORD
+from eigentrack.experiments.design.experiment import Experiment, Panel, Score, Series, Settings, grid
+from eigentrack.experiments.reporting.columns import HORIZON
+from eigentrack.experiments.reporting.curve_plot import plot_scaled_accuracy
+from eigentrack.experiments.running.cell import Cell, run_cell
+from eigentrack.experiments.running.length_test import NO_SCORES, CurvePoint, LengthTest
+from eigentrack.experiments.running.task_cell import CellResult, TaskCell
+from eigentrack.experiments.running.training_record import NO_RECORD
 from eigentrack.training import TrainingConfig
 
 SETTINGS = Settings(
@@ -29,10 +30,13 @@ SETTINGS = Settings(
 )
 
 
-def toy_cells(settings: Settings = SETTINGS, seeds: Sequence[int] = (0,)) -> list[Cell]:
-    deltanet = {"mixer": "deltanet", "layers": 1, "mixer_options": {"heads": 2, "conv": 0}}
-    series = [Series(f"DeltaNet [{low}, 1]", {**deltanet, "eigenvalues": [low, 1]}) for low in (0, -1)]
-    return grid("toy", [Panel("parity", "parity")], series, settings, seeds)
+PANELS = (Panel("parity", "parity"),)
+DELTANET = {"mixer": "deltanet", "layers": 1, "mixer_options": {"heads": 2, "conv": 0}}
+SERIES = tuple(Series(f"DeltaNet [{low}, 1]", {**DELTANET, "eigenvalues": [low, 1]}) for low in (0, -1))
+
+
+def toy_cells(settings: Settings = SETTINGS, seeds: Sequence[int] = (0,)) -> list[TaskCell]:
+    return grid("toy", PANELS, SERIES, settings, seeds)
 
 
 EXPERIMENT = Experiment(
@@ -40,7 +44,10 @@ EXPERIMENT = Experiment(
     title="A toy",
     source="nowhere",
     settings={"smoke": SETTINGS, "short": replace(SETTINGS, pilot=True), "paper": SETTINGS},
-    cells=toy_cells,
+    family="toy",
+    panels=PANELS,
+    series=SERIES,
+    columns=(HORIZON,),
     score=Score("scaled accuracy", lambda result: result.scores.scaled_accuracy),
     plot=plot_scaled_accuracy,
     paper={"paper": {("parity", "DeltaNet [0, 1]"): ".017 [.010]", ("parity", "DeltaNet [-1, 1]"): "1.000 [.999]"}},

@@ -124,7 +124,7 @@ def test_a_corpus_of_another_tokenizer_is_refused(home: Path, tmp_path: Path) ->
 @pytest.mark.filterwarnings("default")  # of lm-eval's own
 def test_benchmarks_of_both_kinds_of_folders(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("lm_eval")
-    from eigentrack.experiments.language_test import PROGRAMS, write_program_task
+    from eigentrack.experiments.language.evaluation import PROGRAMS, write_program_task
     from eigentrack.lm.probe import draw_program, likeliest_value
 
     for name, value in {"HF_DATASETS_OFFLINE": "1", "HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(tmp_path)}.items():

@@ -1,0 +1,118 @@
+"""Cell: one training run of an experiment and its test, which are run once; the result lies in a folder of its own.
+
+What kind of a run it is, of a task (`task_cell.py`) or of a language model (`language/cell.py`), is the cell's class: it knows
+how to train and test, and how its results are read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eigentrack.experiments.running.training_record import thin_metrics
+from eigentrack.files import write_json
+from eigentrack.training.run import CHECKPOINTS
+
+RESULT_FILE, CLOCK_FILE = "result.json", "seconds.json"
+Migration = Callable[[dict[str, Any]], dict[str, Any]]
+MIGRATIONS: tuple[Migration, ...] = ()  # each turns the JSON of a cell that was stored before a renaming into today's
+
+
+@dataclass(frozen=True)
+class Cell(ABC):
+    """A description only. `panel` is the task and `series` the model, as the report names them.
+
+    Experiments of one family share their cells.
+    """
+
+    family: str
+    panel: str
+    series: str
+    run: Any  # the configuration of its training, of the cell's kind
+    test: Any
+
+    @property
+    def rate(self) -> float:
+        return self.run.training.learning_rate
+
+    @property
+    def seed(self) -> int:
+        return self.run.training.seed
+
+    @property
+    def steps(self) -> int:
+        return self.run.training.steps
+
+    @property
+    def name(self) -> str:
+        """Its folder, below that of all cells."""
+        labels = (re.sub(r"[^\w.+-]+", "_", label).strip("_") for label in (self.family, self.panel, self.series))
+        return "/".join([*labels, f"rate-{self.rate:g}-seed-{self.seed}"])
+
+    def to_json(self) -> dict[str, Any]:
+        return json.loads(json.dumps({**dataclasses.asdict(self), "run": self.run.to_json()}))  # JSON knows no tuples
+
+    @abstractmethod
+    def train_and_test(
+        self, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], until: float | None
+    ) -> Any:
+        """Return the result; an unfinished training in the folder goes on from its checkpoint."""
+
+    @abstractmethod
+    def read_result(self, values: dict[str, Any]) -> Any:
+        """Return the result that was stored with these values."""
+
+
+def run_cell(
+    cell: Cell,
+    folder: Path,
+    device: str,
+    report: Callable[[int], None] = lambda step: None,
+    say: Callable[[str], None] = print,
+    until: float | None = None,
+) -> Any:
+    """Return the cell's result, and run it for that if it is not finished.
+
+    `report(steps done)` is called while it trains; `say` takes what a user should read.
+    `until`: seconds since the epoch, at which training stops with a checkpoint and OutOfTime; a language model's goes on.
+    """
+    result = stored_result(cell, folder)
+    if result is None:
+        result = cell.train_and_test(folder, device, report, say, until)
+        store_result(cell, result, folder)
+    if (folder / CHECKPOINTS).exists():  # a finished cell keeps its model and a thin record, no more
+        thin_metrics(folder)
+        shutil.rmtree(folder / CHECKPOINTS)
+        (folder / CLOCK_FILE).unlink(missing_ok=True)
+    return result
+
+
+def stored_result(cell: Cell, folder: Path) -> Any | None:
+    """Return the result in the cell's folder, or None if it is not finished."""
+    path = folder / RESULT_FILE
+    if not path.exists():
+        return None
+    stored = json.loads(path.read_text())
+    if migrated(stored["cell"]) != cell.to_json():
+        raise ValueError(f"{folder} holds the result of another configuration: name another --out folder")
+    return cell.read_result(stored["result"])
+
+
+def migrated(described: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored cell's description in today's names: the one place where renamed options of old cells are translated."""
+    for migration in MIGRATIONS:
+        described = migration(described)
+    return described
+
+
+def store_result(cell: Cell, result: Any, folder: Path) -> None:
+    """Write the result, atomically: from now on the cell is finished."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / RESULT_FILE, {"cell": cell.to_json(), "result": result.to_json()})

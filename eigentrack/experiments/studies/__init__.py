@@ -1,0 +1,1 @@
+"""What some experiments compute of their own once their networks are trained."""

@@ -1,0 +1,214 @@
+"""Trained networks that do modular arithmetic: what more is measured of them, its columns and what it shows."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from eigentrack.experiments.design.experiment import Column, Settings
+from eigentrack.experiments.reporting.findings import by_series, median_score
+from eigentrack.experiments.running.cell import Cell
+from eigentrack.experiments.running.length_test import RIGHT
+from eigentrack.experiments.running.task_cell import CellResult, kept_networks, with_more
+from eigentrack.experiments.studies.arithmetic_measures import (
+    SEQUENCES,
+    answer_offsets,
+    first_failing_length,
+    leading_pair,
+    repeated_term_reach,
+    turning_error,
+)
+from eigentrack.models import load_model
+from eigentrack.tasks.modular_arithmetic import ModularArithmetic
+
+LEADS, FEWEST_WRONG = 0.75, 20  # share of the wrong answers, and how many there must be for a word about them
+RESOLVED = 5e-7  # of a loss near ½ in float32
+FEWEST_COMPARED = 5  # networks, for a word about what their scores go with
+
+
+@dataclass(frozen=True)
+class StudiedResult(CellResult):
+    """A result with what is measured of the network, all empty where the network was not kept."""
+
+    offsets: tuple[int, ...] = ()  # how many answers are off by 0, 1, … m-1
+    offsets_at: int = 0  # the length at which they are counted
+    turning_error: float | None = None  # of the head that turns best
+    repeated: tuple[int, ...] = ()  # how far it is right while one term is added, by term
+
+
+def study(
+    results: Sequence[CellResult], cells: Sequence[Cell], folder: Path, settings: Settings, say: Callable[[str], None]
+) -> list[StudiedResult]:
+    found = []
+    for result, cell, network in kept_networks(results, cells, folder):
+        if network is None:
+            say(f"{cell.name}: the network was not kept, so nothing is said about its wrong answers and its heads")
+            found.append(with_more(StudiedResult, result))
+            continue
+        model, task = load_model(network), cell.run.build_task().as_tested()
+        assert isinstance(task, ModularArithmetic)
+        length = first_failing_length(result, settings.test.lengths[1])
+        offsets = answer_offsets(model, task, length, cell.seed)
+        repeated = repeated_term_reach(model, task, settings.test.lengths[1], cell.seed)
+        studied = {"offsets_at": length, "turning_error": turning_error(model, task), "repeated": repeated}
+        found.append(with_more(StudiedResult, result, offsets=offsets, **studied))
+    return found
+
+
+def loss_floor(smoothing: float) -> float:
+    """The least loss that labels smoothed over the vocabulary allow: their entropy."""
+    other = smoothing / ModularArithmetic().vocab_size
+    right = 1 - (ModularArithmetic().vocab_size - 1) * other
+    return -right * math.log(right) - (1 - right) * (math.log(other) if other else 0.0)
+
+
+def millionths(excess: float) -> str:
+    """Of a loss that was summed in float32, in which exact answers end a few tenths of a millionth above the floor."""
+    return f"{1e6 * excess:.3g}" if excess >= RESOLVED else f"below {1e6 * RESOLVED:g}"
+
+
+def _fell_at(runs: Sequence[CellResult]) -> str:
+    return ", ".join("never" if run.record.halved_at is None else f"{run.record.halved_at:,}" for run in runs)
+
+
+def _off_by(runs: Sequence[StudiedResult]) -> str:
+    return "; ".join(f"{', '.join(map(str, run.offsets[1:]))} at {run.offsets_at}" if run.offsets else "–" for run in runs)
+
+
+def _turning(runs: Sequence[StudiedResult]) -> str:
+    return ", ".join("–" if run.turning_error is None else f"{run.turning_error:.2f}" for run in runs)
+
+
+def _repeated(runs: Sequence[StudiedResult]) -> str:
+    return "; ".join(_reaches(run.repeated) if run.repeated else "–" for run in runs)
+
+
+def _reaches(repeated: Sequence[int]) -> str:
+    nothing, *others = repeated
+    return f"{nothing}, {statistics.median(others):.0f} ({min(others)}–{max(others)})"
+
+
+def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float:
+    """Spearman's: of ranks, which equal values share."""
+    values = np.array(pairs)
+    below, equal = ((compare(values[:, None], values[None])).sum(1) for compare in (np.greater, np.equal))
+    return float(np.corrcoef(below + (equal + 1) / 2, rowvar=False)[0, 1])
+
+
+def best_median(results: Sequence[CellResult]) -> list[str]:
+    """Say which layer has the best median score, and list the others'."""
+    medians = {layer: median_score(runs) for layer, runs in by_series(results).items()}
+    if len(medians) < 2:
+        return []
+    best = max(medians, key=lambda layer: medians[layer])
+    others = ", ".join(f"{layer} {median:.3f}" for layer, median in medians.items() if layer != best)
+    return [f"The best median is that of {best}: {medians[best]:.3f}; {others}."]
+
+
+def neighbouring_offsets(results: Sequence[StudiedResult]) -> list[str]:
+    """Say whether the first wrong answers are those of neighbouring angles."""
+    if wrong := [run for run in results if sum(run.offsets[1:]) >= FEWEST_WRONG]:
+        led = sum(leading_pair(run.offsets)[1] >= LEADS for run in wrong)
+        alone = sum(max(run.offsets[1:]) >= LEADS * sum(run.offsets[1:]) for run in wrong)
+        return [
+            f"Where answers begin to fail, those off by ±1 or those off by ±2 are at least {LEADS:.0%} of the wrong ones in "
+            f"{led} of {len(wrong)} networks (the larger of two pairs has at least 50 %), as a small error of an angle would "
+            f"have it. One offset alone, which was expected to lead, has so many in {alone}."
+        ]
+    return []
+
+
+def turning_heads(results: Sequence[StudiedResult]) -> list[str]:
+    """Set the error of the head that turns best beside the score."""
+    turning = [(run.turning_error, run.scores.scaled_accuracy) for run in results if run.turning_error is not None]
+    if len(turning) >= FEWEST_COMPARED:
+        listed = ", ".join(f"{error:.2f} {score:.3f}" for error, score in sorted(turning))
+        return [
+            "How far the best head of a network is from turning as addition modulo 5 does (0.95: with real eigenvalues alone), "
+            f"and its score: {listed}; rank correlation {rank_correlation(turning):.2f}."
+        ]
+    return []
+
+
+def repeated_terms(results: Sequence[StudiedResult]) -> list[str]:
+    """Say up to which lengths one term can be added over and over."""
+    if repeated := [run for run in results if run.repeated]:
+        end = max(max(run.repeated) for run in repeated)
+        held = sum(run.repeated[0] == end for run in repeated)
+        pairs = sorted((statistics.median(run.repeated[1:]), run.scores.scaled_accuracy) for run in repeated)
+        listed = ", ".join(f"{reach:.0f} {score:.3f}" for reach, score in pairs)
+        return [
+            f"One term added over and over to a random start: + 0 leaves {held} of {len(repeated)} networks right to the end, "
+            f"at {end}; up to which length ± 1 to 4 do, median over these terms, and the score: {listed}. Where 0 is no harm "
+            "and others are, it is not time that wears a sum off, it is what these terms add."
+        ]
+    return []
+
+
+@dataclass(frozen=True)
+class LossAboveFloor:
+    """How far the training loss ends above the least that smoothed labels allow, by series.
+
+    Networks whose labels are smoothed by `compared` are set beside their scores.
+    """
+
+    smoothing: Mapping[str, float]
+    compared: float
+
+    def above_floor(self, run: CellResult) -> float:
+        """Return how far the training loss ends above its floor: mean over the last tenth of the steps."""
+        return run.record.last_loss - loss_floor(self.smoothing[run.series])
+
+    @property
+    def column(self) -> Column:
+        def show(runs: Sequence[CellResult]) -> str:
+            return ", ".join("–" if run.diverged_at is not None else millionths(self.above_floor(run)) for run in runs)
+
+        meaning = (
+            "training loss over the last tenth of the steps, less the least that smoothed labels allow, in millionths; "
+            "every seed"
+        )
+        return Column("loss above its floor", meaning, show)
+
+    def __call__(self, results: Sequence[CellResult]) -> list[str]:
+        smoothed = [run for run in results if self.smoothing[run.series] == self.compared and run.diverged_at is None]
+        if len(smoothed) >= FEWEST_COMPARED:
+            pairs = sorted((self.above_floor(run), run.scores.scaled_accuracy) for run in smoothed)
+            listed = ", ".join(f"{millionths(above)} {score:.3f}" for above, score in pairs)
+            return [
+                "How far the loss at the training lengths ends above its floor, in millionths, and the score, of all networks "
+                f"with labels smoothed by {self.compared}: {listed}; rank correlation {rank_correlation(pairs):.2f}."
+            ]
+        return []
+
+
+LOSS_FELL_AT = Column(
+    "loss fell at",
+    "the step at which the training loss was half of its first, every seed; smoothed by 0.4 it never gets so low, as "
+    "even exact answers cost more",
+    _fell_at,
+)
+OFF_BY = Column(
+    "off by 1, 2, 3, 4",
+    f"answers that are wrong by so much modulo 5, of {SEQUENCES} at the length named, the first tested one at which "
+    "fewer than 90 % are right, or the longest; every seed",
+    _off_by,
+)
+TURNING_ERROR = Column(
+    "error of turning",
+    "of the head that turns best: how far its eigenvalues are from those of addition modulo 5, every seed "
+    "(`experiments/studies/arithmetic_measures.py`)",
+    _turning,
+)
+AGAIN_AND_AGAIN = Column(
+    "again and again",
+    f"up to which length {RIGHT:.0%} of the answers are right while one term is added over and over to a random start: "
+    "+ 0; then the median of + 1 to + 4 and - 1 to - 4 (lowest–highest); every seed "
+    "(`experiments/studies/arithmetic_measures.py`)",
+    _repeated,
+)
