@@ -127,7 +127,7 @@ def reproduce(
 
 
 def _jobs(device: str, trains_language_models: bool) -> int:
-    from eigentrack.experiments.running.sweep import cores
+    from eigentrack.processes import cores
 
     if not device.startswith("cuda"):
         return cores()

@@ -5,12 +5,8 @@ The twins differ in nothing but the range: same weights at the start, same batch
 
 from __future__ import annotations
 
-import multiprocessing
-import queue
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +16,7 @@ import torch
 from eigentrack.experiments.running.provenance import provenance
 from eigentrack.files import write_atomically, write_json
 from eigentrack.models import ModelConfig, SequenceModel, save_model
+from eigentrack.processes import Failure, Line, News, Pool
 from eigentrack.spectrum import EigenRange
 from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.tracking import parity
@@ -113,19 +110,24 @@ def run_twins(
     cells: list[Twin], report: Callable[[int, int, float], None], models: Path | None = None, workers: int = 2
 ) -> list[Outcome]:
     """Several at a time, one thread each: their tensors are too small for two. `report(number of the twin, step, loss)`."""
-    context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
-        steps = manager.Queue()
-        jobs = [pool.submit(_run_by_itself, number, cell, models, steps) for number, cell in enumerate(cells)]
-        while not (all(job.done() for job in jobs) and steps.empty()):
-            with suppress(queue.Empty):
-                report(*steps.get(timeout=0.1))
-        return [job.result() for job in jobs]
+    waiting, outcomes = list(enumerate(cells)), dict[int, Outcome]()
+    with Pool(workers) as pool:
+        while waiting or pool.is_busy:
+            while waiting and pool.has_room:
+                number, twin = waiting.pop(0)
+                pool.begin(number, _run_by_itself, twin, models)
+            for number, event in pool.wait():
+                if isinstance(event, News):
+                    report(number, *event.value)
+                elif isinstance(event, Failure):
+                    raise event.as_error()
+                else:
+                    outcomes[number] = event.value
+    return [outcomes[number] for number in range(len(cells))]
 
 
-def _run_by_itself(number: int, twin: Twin, models: Path | None, steps: Any) -> Outcome:
-    torch.set_num_threads(1)
-    return run_twin(twin, lambda step, loss: steps.put((number, step, loss)), models)
+def _run_by_itself(line: Line, twin: Twin, models: Path | None) -> Outcome:
+    return run_twin(twin, lambda step, loss: line.report((step, loss)), models)
 
 
 def claim_holds(outcomes: list[Outcome]) -> bool:
