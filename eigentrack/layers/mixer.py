@@ -186,9 +186,11 @@ class LinearMixer(Mixer):
                 f"eigenvalues={eigenvalues!r} must be an EigenRange, as EigenRange(-1, 1), an EigenDisk or an EigenPolygon"
             )
         if not self.serves(type(eigenvalues)):
-            why = "" if self.projections else "its gates and factors are real, so "
+            if not self.projections:
+                why = f"its gates and factors are real, so eigenvalues={eigenvalues} must be a range, as EigenRange(-1, 1)"
+                raise ValueError(f"{name}: {why}")
             known = " or ".join(kind.__name__ for kind in PROJECTIONS if self.serves(kind))
-            raise ValueError(f"{name}: {why}eigenvalues={eigenvalues} must be an {known}")
+            raise ValueError(f"{name}: eigenvalues={eigenvalues} must be an {known}")
         if isinstance(eigenvalues, EigenRange) and eigenvalues.overshoot and not self.has_beta:
             raise ValueError(f"{name}: its eigenvalues come from no b that could overshoot: eigenvalues={eigenvalues}")
 

@@ -254,7 +254,7 @@ def test_layers_with_real_gates_and_factors_refuse_a_disk(name: str) -> None:
     mixer = MIXERS[name]
     unchecked = inspect.unwrap(vars(mixer)["__init__"])  # users have no type checker in between
     with pytest.raises(
-        ValueError, match=f"{mixer.__name__}: its gates and factors are real, so eigenvalues=disk must be an EigenRange"
+        ValueError, match=f"{mixer.__name__}: its gates and factors are real, so eigenvalues=disk must be a range"
     ):
         unchecked(mixer.__new__(mixer), D_MODEL, heads=2, eigenvalues=EigenDisk())
 
