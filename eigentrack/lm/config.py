@@ -19,6 +19,7 @@ import torch
 from eigentrack.layers.validation import require_positive
 from eigentrack.lm.presets import PRESETS
 from eigentrack.models import ModelConfig
+from eigentrack.models.migration import current_form
 from eigentrack.training.config import OptimizationConfig
 from eigentrack.training.config_file import check_keys, read_values
 
@@ -95,6 +96,7 @@ class LanguageRunConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"{name}={value!r} must be a whole number, 0 for never")
+        object.__setattr__(self, "model", current_form(self.model))  # however an earlier version wrote it
         self.build_model_config(vocab_size=1)
 
     def build_model_config(self, vocab_size: int) -> ModelConfig:

@@ -12,6 +12,7 @@ from typing import Any
 
 from eigentrack.layers.validation import require_positive
 from eigentrack.models import ModelConfig
+from eigentrack.models.migration import current_form
 from eigentrack.tasks import Task
 from eigentrack.tasks.registry import make_task, self_contained
 from eigentrack.tasks.task import check_lengths
@@ -103,6 +104,7 @@ class RunConfig:
                 wanted = "true or false" if kind is bool else "an object"
                 raise ValueError(f"{name}={getattr(self, name)!r} must be {wanted}")
         object.__setattr__(self, "task_options", self_contained(self.task_options))
+        object.__setattr__(self, "model", current_form(self.model))  # however an earlier version wrote it
         self.build_model_config()
         for name, least in (("validate_every", 1), ("checkpoint_every", 1), ("telemetry_every", 0)):
             value = getattr(self, name)

@@ -27,7 +27,12 @@ from eigentrack import EigenRange
 from eigentrack.layers import LinearMixer, MixerState
 from eigentrack.layers.mixer import gate_precision
 from eigentrack.layers.validation import head_width
+from eigentrack.experiments.design.experiment import SCALED_ACCURACY, Experiment, Panel, Series, Settings
+from eigentrack.experiments.reporting.curve_plot import plot_scaled_accuracy
+from eigentrack.experiments.running.length_test import LengthTest
 from eigentrack.ops import gated_linear
+from eigentrack.ops.shared.packing import Packing
+from eigentrack.training import TrainingConfig
 from eigentrack.tasks import TrackingTask
 
 
@@ -43,16 +48,16 @@ class SignedChannels(LinearMixer):
         self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=False)
         self.gate_proj = nn.Linear(d_model, d_model)
 
-    def _mix(self, x: Tensor, state: MixerState, cu_seqlens: Tensor | None, backend: str) -> tuple[Tensor, MixerState]:
+    def _mix(self, x: Tensor, state: MixerState, packing: Packing | None, backend: str) -> tuple[Tensor, MixerState]:
         q, k, v = self.qkv_proj(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
-        packing = {"initial_state": state.memory[0], "cu_seqlens": cu_seqlens, "backend": backend}
-        y, memory = gated_linear(q, k, v, self._eigenvalue(x), **packing)
+        given = {"initial_state": state.memory[0], "cu_seqlens": packing, "backend": backend}
+        y, memory = gated_linear(q, k, v, self._eigenvalue(x), **given)
         return y.flatten(-2), MixerState((memory,))
 
-    def transitions(self, x: Tensor, state: MixerState | None = None, cu_seqlens: Tensor | None = None) -> Tensor:
+    def transitions(self, x: Tensor, state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None) -> Tensor:
         return torch.diag_embed(self._eigenvalue(x))
 
-    def gates(self, x: Tensor, state: MixerState | None = None, cu_seqlens: Tensor | None = None) -> dict[str, Tensor]:
+    def gates(self, x: Tensor, state: MixerState | None = None, cu_seqlens=None) -> dict[str, Tensor]:
         return {"eigenvalue": self._eigenvalue(x)}
 
     def _eigenvalue(self, x: Tensor) -> Tensor:
@@ -63,6 +68,31 @@ class SignedChannels(LinearMixer):
 def counter(modulus: int = 3) -> TrackingTask:
     """How many ones so far, modulo n?"""
     return TrackingTask(tuple((n, (n + 1) % modulus) for n in range(modulus)), tuple(range(modulus)))
+
+SETTINGS = Settings(
+    d_model=8,
+    training=TrainingConfig(steps=2, batch=4, lengths=(3, 9), warmup=1),
+    rates=(1e-3,),
+    floor=None,
+    seeds=(0,),
+    test=LengthTest((10, 12), 4),
+    validate_every=2,
+    checkpoint_every=2,
+)
+EXPERIMENT = Experiment(
+    name="outside",
+    title="Counting, from outside",
+    source="a test",
+    settings=dict.fromkeys(("smoke", "short", "paper"), SETTINGS),
+    family="outside",
+    panels=(Panel("counter", "counter"),),
+    series=(
+        Series("[0, 1]", {"mixer": "signed-channels", "layers": 1, "eigenvalues": [0, 1]}),
+        Series("[-1, 1]", {"mixer": "signed-channels", "layers": 1, "eigenvalues": [-1, 1]}),
+    ),
+    score=SCALED_ACCURACY,
+    plot=plot_scaled_accuracy,
+)
 '''
 LAYER, TASK, EXPERIMENT = "signed-channels", "counter", "outside"
 
@@ -113,42 +143,12 @@ def run_registered_experiment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     Returns the score of each series and the files of the report.
     """
-    from eigentrack.experiments import reproduce as catalogue
-    from eigentrack.experiments.cell import Cell
-    from eigentrack.experiments.cell_run import run_cell
-    from eigentrack.experiments.curve_plot import plot_scaled_accuracy
-    from eigentrack.experiments.experiment import Experiment, Panel, Score, Series, Settings, grid
-    from eigentrack.experiments.ledger import Ledger
-    from eigentrack.experiments.length_test import LengthTest
-    from eigentrack.training import TrainingConfig
+    from eigentrack.experiments import catalogue
+    from eigentrack.experiments.reproduce import reproduce
+    from eigentrack.experiments.running.cell import run_cell
+    from eigentrack.experiments.running.ledger import Ledger, launching
 
-    settings = Settings(
-        d_model=8,
-        training=TrainingConfig(steps=2, batch=4, lengths=(3, 9), warmup=1),
-        rates=(1e-3,),
-        floor=None,
-        seeds=(0,),
-        test=LengthTest((10, 12), 4),
-        validate_every=2,
-        checkpoint_every=2,
-    )
-    series = [Series(f"[{low}, 1]", {"mixer": LAYER, "layers": 1, "eigenvalues": [low, 1]}) for low in (0, -1)]
-
-    def cells(settings: Settings, seeds: tuple[int, ...]) -> list[Cell]:
-        return grid(EXPERIMENT, [Panel("counter", TASK)], series, settings, seeds)
-
-    module = ModuleType(f"eigentrack.experiments.{EXPERIMENT}")
-    module.EXPERIMENT = Experiment(  # type: ignore[attr-defined]
-        name=EXPERIMENT,
-        title="Counting, from outside",
-        source="a test",
-        settings=dict.fromkeys(("smoke", "short", "paper"), settings),
-        cells=cells,
-        score=Score("scaled accuracy", lambda result: result.scores.scaled_accuracy),
-        plot=plot_scaled_accuracy,
-    )
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(catalogue, "NAMES", (*catalogue.NAMES, EXPERIMENT))
+    monkeypatch.setitem(catalogue.CATALOGUE, EXPERIMENT, catalogue.Entry("outside_additions:EXPERIMENT", "counting"))
 
     def launch(ledger: Ledger) -> None:
         """In this process, which knows the layer and the task."""
@@ -156,5 +156,5 @@ def run_registered_experiment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
             ledger.finished(cell, run_cell(cell, ledger.folder / cell.name, "cpu", say=lambda text: None))
 
     found = catalogue.named_experiment(EXPERIMENT)
-    report, files = catalogue.reproduce(found, "smoke", folder, catalogue.launching(launch), say=lambda text: None)
+    report, files = reproduce(found, "smoke", folder, launching(launch), say=lambda text: None)
     return {result.series: found.score.of(result) for result in report.outcome.results}, files

@@ -81,6 +81,8 @@ def architecture_of(model: ModelConfig) -> Architecture | None:
     if not options.get("writes", True):  # a memory that is only multiplied can never be set anew
         return None
     eigenvalues = options.get("eigenvalues", model.eigenvalues)
+    if isinstance(eigenvalues, EigenRange):
+        eigenvalues = EigenRange(*eigenvalues.ends)  # an overshoot reaches its ends, and widens nothing
     if mixer in OF_THE_SAME_NAME:
         return Architecture(mixer, eigenvalues if mixer in WITH_RANGE else None, layers=layers)
     if eigenvalues.turns:

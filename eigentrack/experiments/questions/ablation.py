@@ -31,13 +31,14 @@ STRUCTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "gated GH": ("deltanet", {**HEAD, "gate": NARROW}),
     "dense": ("dense", {"heads": HEADS, "conv": 0, "state_size": 16}),
 }
-STEEP: dict[str, Any] = {"gate_temperature": 1.0, "first_gates": [0.99, 0.99]}  # of the diagonal in [-1, 1]
+STEEP, START = {"gate_temperature": 1.0}, 0.99  # of the gates of the diagonal in [-1, 1]
 
 
 def _series(name: str, eigenvalues: list[float]) -> Series:
     mixer, options = STRUCTURES[name]
-    steep = STEEP if name == "diagonal" and eigenvalues == WIDE else {}
-    model = {"mixer": mixer, "mixer_options": {**options, **steep}, "layers": 2, "eigenvalues": eigenvalues}
+    model = {"mixer": mixer, "mixer_options": options, "layers": 2, "eigenvalues": eigenvalues}
+    if name == "diagonal" and eigenvalues == WIDE:
+        model |= {"mixer_options": {**options, **STEEP}, "initial": {"gates": [START, START]}}
     return Series(f"{name} [{eigenvalues[0]:g}, {eigenvalues[1]:g}]", model)
 
 
@@ -76,7 +77,7 @@ EXPERIMENT = Experiment(
     ),
     series=equally_large([_series(name, width) for name in STRUCTURES for width in (NARROW, WIDE)], mlp_width=1),
     setup="two layers, no convolution; the diagonal's gates have a temperature of 16 in [0, 1], and in [-1, 1] of 1, with "
-    f"which they reach -1, and start at {STEEP['first_gates'][0]}",
+    f"which they reach -1, and start at {START}",
     score=SCALED_ACCURACY,
     columns=(HORIZON,),
     plot=plot_scaled_accuracy,

@@ -45,7 +45,7 @@ from eigentrack.experiments.studies.arithmetic import (
     study,
     turning_heads,
 )
-from eigentrack.spectrum import EigenPolygon
+from eigentrack.spectrum import EigenPolygon, EigenRange
 
 PAPER = replace(table3.PAPER, rates=(1e-3,))
 SHORT = replace(
@@ -71,7 +71,7 @@ SEARCHED = (
 SMOOTHED: dict[str, Any] = {**NO_DECAY, **table3.SMOOTHED}
 EVERY_DIGIT: dict[str, Any] = {"every_prefix": True}
 GATE: dict[str, Any] = {"gate": NARROW}
-CUT: dict[str, Any] = {"overshoot": 0.05}
+CUT: dict[str, Any] = {"eigenvalues": EigenRange(-1, 1, overshoot=0.05).to_json()}
 
 
 def _longer(times: float) -> dict[str, Any]:
@@ -90,8 +90,8 @@ def _factors(count: int, **options: Any) -> dict[str, Any]:
 BLOCKS = 3
 HALF_OF_THE_STEPS = OfBudget(lambda settings: settings.training.steps // 2)
 TURNING = {
-    **{"heads": HEADS, "conv": 4, "eigenvalues": EigenPolygon(5).to_json()},
-    **{"learn_initial_state": True, "writes": False, "sharp_after": HALF_OF_THE_STEPS},
+    **{"heads": HEADS, "conv": 4, "learn_initial_state": True, "writes": False},
+    "eigenvalues": {**EigenPolygon(5).to_json(), "sharp_after": HALF_OF_THE_STEPS},
 }
 THEN_POLYGON = {  # the last block is gated linear attention
     "mixer": [*["deltanet"] * (BLOCKS - 1), "gla"],
@@ -110,7 +110,9 @@ SERIES = (
         _factors(2, **GATE, heads=8),
         {**SMOOTHED, **_longer(3)},
     ),
-    Series("2 factors, slow gates, no decay, smoothed 0.1", _factors(2, **GATE, first_gates=[0.99, 0.999]), SMOOTHED),
+    Series(
+        "2 factors, slow gates, no decay, smoothed 0.1", {**_factors(2, **GATE), "initial": {"gates": [0.99, 0.999]}}, SMOOTHED
+    ),
     Series("2 factors, gated, no decay, smoothed 0.1, asked after every digit", _factors(2, **GATE), SMOOTHED, EVERY_DIGIT),
     Series("2 factors, no decay, smoothed 0.1, asked after every digit", _factors(2), SMOOTHED, EVERY_DIGIT),
     Series(

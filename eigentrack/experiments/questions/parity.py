@@ -20,11 +20,13 @@ from eigentrack.experiments.paper import parity_and_arithmetic as table3
 from eigentrack.experiments.paper.parity_and_arithmetic import NO_DECAY, PARITY, SMOOTHED
 from eigentrack.experiments.reporting.findings import FewerSteps, Horizons, PaperNumbers
 from eigentrack.experiments.reporting.series_grid_plot import plot_each_series
+from eigentrack.spectrum import EigenRange
 
 DELTA_NET, MAMBA = table3.SERIES["DeltaNet [-1, 1]"], table3.SERIES["Mamba [-1, 1]"]
 OVERSHOOT = 0.05
 CUT = f"{DELTA_NET.label}, overshoot {OVERSHOOT:g}"
-CUT_MODEL = {**DELTA_NET.model, "mixer_options": {**DELTA_NET.model["mixer_options"], "overshoot": OVERSHOOT}}
+CUT_RANGE = EigenRange(-1, 1, overshoot=OVERSHOOT).to_json()
+CUT_MODEL = {**DELTA_NET.model, "mixer_options": {**DELTA_NET.model["mixer_options"], "eigenvalues": CUT_RANGE}}
 PAPER_VALUES = {
     column: {(PARITY, model.label): values[PARITY, model.label] for model in (DELTA_NET, MAMBA)}
     for column, values in table3.PAPER_VALUES.items()

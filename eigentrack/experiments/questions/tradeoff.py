@@ -44,13 +44,13 @@ def _model(mixer: str, **options: Any) -> dict[str, Any]:
     return {"mixer": mixer, "mixer_options": {**options, "conv": CONVOLUTION}, "layers": 2, "eigenvalues": WIDE}
 
 
-STEEP: dict[str, Any] = {"gate_temperature": SIGNED_TEMPERATURE, "first_gates": [0.99, 0.99]}
+STEEP = {**_model("gla", heads=HEADS, gate_temperature=SIGNED_TEMPERATURE), "initial": {"gates": [0.99, 0.99]}}
 SERIES = (
     *in_both_ranges("DeltaNet", _model("deltanet", heads=HEADS)),
     *in_both_ranges("gated DeltaNet", _model("deltanet", heads=HEADS, gate=NARROW)),
     *in_both_ranges("Mamba", _model("mamba")),
     *in_both_ranges("GLA", _model("gla", heads=HEADS)),
-    *in_both_ranges(NEARER, _model("gla", heads=HEADS, **STEEP)),
+    *in_both_ranges(NEARER, STEEP),
     Series(FLAT, _model("gla", heads=HEADS, gate_temperature=TEMPERATURE)),
 )
 COMPARISON = RecallAndTracking(RECALL, TRACKING, FLAT, PAIRS, LENGTH, TRAINED)

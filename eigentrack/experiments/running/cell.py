@@ -18,11 +18,10 @@ from typing import Any
 
 from eigentrack.experiments.running.training_record import thin_metrics
 from eigentrack.files import write_json
+from eigentrack.models.migration import current_form
 from eigentrack.training.run import CHECKPOINTS
 
 RESULT_FILE, CLOCK_FILE = "result.json", "seconds.json"
-Migration = Callable[[dict[str, Any]], dict[str, Any]]
-MIGRATIONS: tuple[Migration, ...] = ()  # each turns the JSON of a cell that was stored before a renaming into today's
 
 
 @dataclass(frozen=True)
@@ -106,10 +105,9 @@ def stored_result(cell: Cell, folder: Path) -> Any | None:
 
 
 def migrated(described: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored cell's description in today's names: the one place where renamed options of old cells are translated."""
-    for migration in MIGRATIONS:
-        described = migration(described)
-    return described
+    """Return a stored cell's description as today's code writes it: options of its model may have been written elsewhere."""
+    run = described["run"]
+    return {**described, "run": {**run, "model": current_form(run["model"])}}
 
 
 def store_result(cell: Cell, result: Any, folder: Path) -> None:

@@ -86,24 +86,22 @@ def test_a_result_of_another_configuration_is_refused(tmp_path: Path) -> None:
         run_cell(other, tmp_path, "cpu")
 
 
-def test_a_stored_cell_is_read_in_todays_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Say, a layer's option was called `swing` when the cell was stored."""
+def test_a_cell_stored_before_options_moved_is_known(tmp_path: Path) -> None:
+    """`first_gates` was an option of the layer and is an initial value of the model now."""
     cell = toy_cells()[0]
+    model = {**cell.run.model, "initial": {"gates": [0.9, 0.99]}}
+    model["mixer_options"] = {**model.get("mixer_options", {}), "gate": [0, 1]}
+    cell = replace(cell, run=replace(cell.run, model=model))
     store_result(cell, toy_result(), tmp_path)
     stored = json.loads((tmp_path / RESULT_FILE).read_text())
-    options = stored["cell"]["run"]["model"]["mixer_options"]
-    options["swing"] = options.pop("heads")
+    old = stored["cell"]["run"]["model"]
+    old["mixer_options"]["first_gates"] = old.pop("initial")["gates"]
+    (tmp_path / RESULT_FILE).write_text(json.dumps(stored))
+    assert stored_result(cell, tmp_path) == toy_result()
+    old["mixer_options"]["first_gates"] = [0.9, 0.98]
     (tmp_path / RESULT_FILE).write_text(json.dumps(stored))
     with pytest.raises(ValueError, match="holds the result of another configuration"):
         stored_result(cell, tmp_path)
-
-    def rename(described: dict) -> dict:
-        model = described["run"]["model"]
-        model["mixer_options"] = {("heads" if k == "swing" else k): v for k, v in model["mixer_options"].items()}
-        return described
-
-    monkeypatch.setattr("eigentrack.experiments.running.cell.MIGRATIONS", (rename,))
-    assert stored_result(cell, tmp_path) == toy_result()
 
 
 def test_a_diverged_run_is_a_result(tmp_path: Path) -> None:
