@@ -29,5 +29,3 @@ from eigentrack.analysis.state_geometry import state_geometry as state_geometry
 from eigentrack.analysis.word_patterns import input_patterns as input_patterns
 
 # their earlier names
-Subject = InspectedNetwork
-compiled_subject, trained_subject = InspectedNetwork.from_compiled, InspectedNetwork.from_task

@@ -16,5 +16,3 @@ from eigentrack.compiler.plan import NetworkPlan as NetworkPlan
 from eigentrack.compiler.robustness import Robustness as Robustness
 from eigentrack.compiler.robustness import certify_robust as certify_robust
 from eigentrack.compiler.robustness import network_boxes as network_boxes
-
-Plan = NetworkPlan  # its earlier name

@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from eigentrack.analysis import (
-    Subject,
-    compiled_subject,
+    InspectedNetwork,
     find_horizons,
     input_patterns,
     noise_tolerance,
     snap_to_exact,
-    trained_subject,
 )
 from eigentrack.analysis.inspected_network import task_machine
 from eigentrack.analysis.noise import certified_noise
@@ -108,9 +106,9 @@ def _kept(path: Path, find: Callable[[], Iterator[NetworkFacts]]) -> list[Networ
 
 
 def _trained(result: CellResult, cell: TaskCell, folder: Path, settings: Settings) -> Iterator[NetworkFacts]:
-    subject = _trained_network(cell, folder)
-    start, dfa, architecture = time.perf_counter(), automaton_of(subject.machine), _architecture(subject)
-    facts = _with_horizons(_facts(result, "trained", subject, dfa, architecture), subject, settings)
+    inspected = _trained_network(cell, folder)
+    start, dfa, architecture = time.perf_counter(), automaton_of(inspected.machine), _architecture(inspected)
+    facts = _with_horizons(_facts(result, "trained", inspected, dfa, architecture), inspected, settings)
     facts = dataclasses.replace(
         facts,
         validation_accuracy=result.validation_accuracy,
@@ -121,7 +119,7 @@ def _trained(result: CellResult, cell: TaskCell, folder: Path, settings: Setting
         yield facts
         return
     try:
-        snapped = snap_to_exact(subject).compiled
+        snapped = snap_to_exact(inspected).compiled
     except ValueError as obstacle:
         yield dataclasses.replace(facts, obstacle=str(obstacle))
         return
@@ -143,17 +141,17 @@ def compiled_facts(
     like: CellResult, series: str, kind: str, network: Compiled, architecture: Architecture, settings: Settings
 ) -> NetworkFacts:
     """Where the certificate does not hold for every length, the horizon is measured."""
-    start, subject, proof = time.perf_counter(), compiled_subject(network), network.certificate
-    facts = _facts(like, kind, subject, network.dfa, architecture)
+    start, inspected, proof = time.perf_counter(), InspectedNetwork.from_compiled(network), network.certificate
+    facts = _facts(like, kind, inspected, network.dfa, architecture)
     if not proof.holds or proof.length_bound is not None:
-        facts = _with_horizons(facts, subject, settings)
+        facts = _with_horizons(facts, inspected, settings)
     can = "can" if proof.holds else facts.can
     return dataclasses.replace(facts, series=series, can=can, seconds=round(time.perf_counter() - start, 2))
 
 
-def _with_horizons(facts: NetworkFacts, subject: Subject, settings: Settings) -> NetworkFacts:
-    patterns = input_patterns(subject, ROWS, CYCLE_ROWS, facts.seed)
-    horizons = find_horizons(subject, patterns, settings.test.far, seed=facts.seed)
+def _with_horizons(facts: NetworkFacts, inspected: InspectedNetwork, settings: Settings) -> NetworkFacts:
+    patterns = input_patterns(inspected, ROWS, CYCLE_ROWS, facts.seed)
+    horizons = find_horizons(inspected, patterns, settings.test.far, seed=facts.seed)
     worst = min(horizons, key=lambda horizon: (horizon.letters, horizon.is_open))
     return dataclasses.replace(
         facts,
@@ -164,12 +162,12 @@ def _with_horizons(facts: NetworkFacts, subject: Subject, settings: Settings) ->
     )
 
 
-def _facts(like: CellResult, kind: str, subject: Subject, dfa: DFA, architecture: Architecture) -> NetworkFacts:
+def _facts(like: CellResult, kind: str, inspected: InspectedNetwork, dfa: DFA, architecture: Architecture) -> NetworkFacts:
     """But for the horizon, which is taken as proved."""
     language, letters = classify(dfa), like.trained_to
     layer = architecture.layer if architecture.layer in NON_LINEAR else "dense"
     robustly = judge(dfa, language, Architecture(layer, precision="robust")).answer
-    noise = noise_tolerance(subject, letters, rows=ROWS, seed=like.seed)
+    noise = noise_tolerance(inspected, letters, rows=ROWS, seed=like.seed)
     return NetworkFacts(
         panel=like.panel,
         series=like.series,
@@ -184,7 +182,7 @@ def _facts(like: CellResult, kind: str, subject: Subject, dfa: DFA, architecture
         noise=noise.noise,
         relative_noise=noise.relative,
         noisy_letters=letters,
-        certified=certified_noise(subject).epsilon,
+        certified=certified_noise(inspected).epsilon,
         can=judge(dfa, language, architecture).answer,
         robustly=robustly,
         seconds=0.0,
@@ -192,8 +190,8 @@ def _facts(like: CellResult, kind: str, subject: Subject, dfa: DFA, architecture
     )
 
 
-def _trained_network(cell: TaskCell, folder: Path) -> Subject:
-    return trained_subject(load_model(folder / cell.name / MODEL), _task(cell))
+def _trained_network(cell: TaskCell, folder: Path) -> InspectedNetwork:
+    return InspectedNetwork.from_task(load_model(folder / cell.name / MODEL), _task(cell))
 
 
 def _task(cell: TaskCell) -> TrackingTask:
@@ -202,7 +200,7 @@ def _task(cell: TaskCell) -> TrackingTask:
     return task
 
 
-def _architecture(subject: Subject) -> Architecture:
-    known = architecture_of(subject.model.config)
+def _architecture(inspected: InspectedNetwork) -> Architecture:
+    known = architecture_of(inspected.model.config)
     assert known is not None  # the layers of this study are all known
     return known
