@@ -27,5 +27,3 @@ from eigentrack.analysis.spectra import layer_spectra as layer_spectra
 from eigentrack.analysis.state_geometry import Geometry as Geometry
 from eigentrack.analysis.state_geometry import state_geometry as state_geometry
 from eigentrack.analysis.word_patterns import input_patterns as input_patterns
-
-# their earlier names

@@ -67,7 +67,7 @@ def test_the_proof_is_about_the_layer_that_trains() -> None:
     for letter in random.integers(0, 3, 400).tolist():
         gates = torch.tensor(logits[letter], dtype=torch.float64).view(1, 1, 1, 4, 1)
         parts = tuple(part.view(1, 1, 1) for part in state)
-        _, after = slstm(gates, recurrent=recurrent, initial_state=parts, cu_seqlens=None)
+        _, after = slstm(gates, recurrent=recurrent, initial_state=parts, packing=None)
         state = torch.cat([part.flatten() for part in after]) + 0.05 * torch.tensor(random.choice([-1.0, 1.0], 4))
         bit = FLIP_FLOP[bit][letter]
         holding = ((found.boxes.low <= state.numpy()) & (state.numpy() <= found.boxes.high)).all(1)

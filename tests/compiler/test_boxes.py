@@ -45,10 +45,10 @@ def test_one_step_of_slstm_and_lstm_is_enclosed(seed: int, width: int) -> None:
     )
     inputs = torch.tensor(gates).expand(40, -1, -1, -1)[:, None]
     start = [points(part, 20, random) for part in (c, n, h, m)]
-    _, after = slstm(inputs, recurrent=torch.tensor(recurrent), initial_state=tuple(start), cu_seqlens=None)
+    _, after = slstm(inputs, recurrent=torch.tensor(recurrent), initial_state=tuple(start), packing=None)
     enclosed = slstm_boxes(Interval.at(gates), recurrent, (c, n, h, m), REAL)
     assert all(inside(box, values) for box, values in zip(enclosed, after, strict=True))
-    _, after = lstm(inputs, recurrent=torch.tensor(recurrent), initial_state=(start[0], start[2]), cu_seqlens=None)
+    _, after = lstm(inputs, recurrent=torch.tensor(recurrent), initial_state=(start[0], start[2]), packing=None)
     enclosed = lstm_boxes(Interval.at(gates), recurrent, (c, h), REAL)
     assert all(inside(box, values) for box, values in zip(enclosed, after, strict=True))
 

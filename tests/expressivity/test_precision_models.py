@@ -161,7 +161,7 @@ def test_a_normalised_swap_key_is_inexact_and_an_integer_one_is_not() -> None:
 
 
 def test_the_open_interval_of_mamba_closes_in_floats() -> None:
-    assert float(torch.exp(torch.tensor(-2.9e-8))) == 1
+    assert float(torch.exp(torch.tensor(-2e-8))) == 1  # some processors are a rounding off nearer to -2⁻²⁵
     assert float(torch.exp(torch.tensor(-6.1e-8))) < 1
 
 
