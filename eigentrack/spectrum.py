@@ -265,7 +265,10 @@ def parse_eigenvalues(text: str) -> Eigenvalues:
 
 
 def eigenvalues_from_json(value: Any) -> Eigenvalues:
-    """Read [low, high] as a range, {"disk": [inner, outer]} as a disk, {"polygon": corners} as a polygon."""
+    """Read [low, high] as a range, {"disk": [inner, outer]} as a disk, {"polygon": corners} as a polygon.
+
+    A range with an overshoot is {"range": [low, high], "overshoot": share}; a polygon may have "sharp_after": steps.
+    """
     if isinstance(value, dict):
         for name, kind in SETS.items():
             if name in value:

@@ -19,12 +19,13 @@ if importlib.util.find_spec("beartype") is not None:
 
     # of an op's modules those that say what is computed; the kernels and their launches are Triton's
     checked = ("op", "reference", "chunked", "autograd")
+    shared = ("chunk_decay", "chunks", "dispatch", "packing", "rotation", "shapes")
     ops = Path(__file__).resolve().parent.parent / "eigentrack" / "ops"
+    assert all((ops / "shared" / f"{name}.py").is_file() for name in shared)
     install_import_hook(
         [
             *(f"eigentrack.ops.{path.parent.name}.{path.stem}" for path in ops.glob("*/*.py") if path.stem in checked),
-            *(f"eigentrack.ops.shared.{name}" for name in ("chunk_carry", "chunk_decay", "chunk_layout", "dispatch")),
-            *(f"eigentrack.ops.shared.{name}" for name in ("packing", "per_sequence", "rotating_frame", "rotation", "shapes")),
+            *(f"eigentrack.ops.shared.{name}" for name in shared),
             *("eigentrack.layers", "eigentrack.models.sequence_model", "eigentrack.tasks"),
         ],
         "tests.typechecker.check",

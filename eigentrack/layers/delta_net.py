@@ -84,7 +84,7 @@ class DeltaNet(LinearMixer):
 
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for width in widths)
         self.beta_proj = nn.Linear(d_model, heads * householders, bias=False)
-        self.widening = optional_widening(widened_from, eigenvalues, d_model, heads * householders)
+        self.widening = optional_widening(widened_from, eigenvalues, d_model, heads * householders, overshoots=True)
         self.turn_proj: TurnProjection | None = None
         if gate is not None:
             self.turn_proj = optional_projection(TurnProjection, gate, d_model, heads, key_dim=key_dim)

@@ -88,6 +88,7 @@ class Mixer(nn.Module, ABC):
         the reference loop."""
         if x.ndim != 2 or x.shape[-1] != self.d_model:
             raise ValueError(f"{type(self).__name__}: a step takes [batch, {self.d_model}], got {list(x.shape)}")
+        Packing.of(x[:, None], None)  # an empty batch is named
         backend = STEP if self.backend in ("auto", "triton") else "reference"
         y, state = self._mix(x[:, None], self._state_for(x, state, None), None, backend)
         return y[:, 0], state

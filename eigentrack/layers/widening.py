@@ -44,5 +44,10 @@ class Widening(nn.Module):
         return 1 - self.beta(1 - eigenvalue, shift)
 
 
-def optional_widening(before: EigenRange | None, after: Eigenvalues, inputs: int, outputs: int) -> Widening | None:
+def optional_widening(
+    before: EigenRange | None, after: Eigenvalues, inputs: int, outputs: int, *, overshoots: bool = False
+) -> Widening | None:
+    """Return the widening, None without a range to widen; `overshoots`: whether the layer asks its range for b."""
+    if isinstance(before, EigenRange) and before.overshoot and not overshoots:
+        raise ValueError(f"widened_from={before}: the eigenvalues of this layer come from no b that could overshoot")
     return None if before is None else Widening(before, after, inputs, outputs)

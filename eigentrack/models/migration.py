@@ -27,6 +27,10 @@ def current_form(values: dict[str, Any]) -> dict[str, Any]:
         return values
     if not all(isinstance(entry, dict) for entry in entries) or not all(isinstance(name, str) for name in mixers):
         return values
+    named = [MOVED.get(name, set()) for name in mixers]
+    of_some = set[str]().union(*named).difference(set.intersection(*named))
+    if not is_list and entries[0].keys() & of_some:
+        entries, is_list = entries * len(mixers), True  # one entry for layers of several kinds, of which some have changed
     moved, initial = [], []
     for place, entry in enumerate(entries):
         owners = [mixers[place]] if is_list else mixers  # one entry is that of all layers
@@ -45,15 +49,15 @@ def current_form(values: dict[str, Any]) -> dict[str, Any]:
 def _moved(options: dict[str, Any], old: set[str], eigenvalues: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of a mixer, and the initial values that were among them."""
     rest = {name: value for name, value in options.items() if name not in old}
-    if options.get("key_norm") is False and "key_norm" in old:
-        rest["key_norm"] = False  # which no layer has any more
+    if options.get("key_norm") is False and "key_norm" in old and not options.get("bare"):
+        rest["key_norm"] = False  # which no DeltaNet has any more; a bare one never asked
     given = {name: options[name] for name in old if options[name] is not None}
     if given.get("overshoot"):
         place = "eigenvalues" if rest.get("widened_from") is None else "widened_from"
         rest[place] = {"range": rest.get(place, eigenvalues), "overshoot": given["overshoot"]}
     if "sharp_after" in given:
         polygon = rest.get("eigenvalues", eigenvalues)
-        if isinstance(polygon, dict):
+        if isinstance(polygon, dict) and "polygon" in polygon:
             rest["eigenvalues"] = {**polygon, "sharp_after": given["sharp_after"]}
         else:
             rest["sharp_after"] = given["sharp_after"]  # without corners to choose from

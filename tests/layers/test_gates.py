@@ -220,3 +220,8 @@ def test_a_signed_gate_per_channel_turns_with_one_factor() -> None:
         assert isinstance(mixer, DeltaNet)
         imaginary = torch.linalg.eigvals(mixer.transitions(x)).imag.abs().max()
         assert imaginary > 0.1 if turns else imaginary < 1e-6
+
+
+def test_a_range_that_is_widened_from_overshoots_only_where_there_is_b() -> None:
+    with pytest.raises(ValueError, match=r"widened_from=\[0, 1\] overshoot 2: the eigenvalues of this layer come from no b"):
+        MIXERS["gla"](D_MODEL, heads=2, eigenvalues=EigenRange(-1, 1), widened_from=EigenRange(0, 1, overshoot=2.0))

@@ -52,6 +52,11 @@ def test_every_folder_is_there() -> None:
         ({"mixer_options": {"heads": 2}}, {"mixer_options": {"heads": 2}}),
         ({"mixer_options": {"write_noise": 1.0, "key_norm": True}}, {"mixer_options": {}}),
         ({"mixer_options": {"overshoot": 0.0, "first_gates": None, "first_eigenvalue": None}}, {"mixer_options": {}}),
+        ({"mixer_options": {"bare": True, "key_norm": False}}, {"mixer_options": {"bare": True}}),
+        (  # one entry for layers of which only one has changed
+            {"mixer": ["deltanet", "gla"], "mixer_options": {"key_norm": True}},
+            {"mixer": ["deltanet", "gla"], "mixer_options": [{}, {"key_norm": True}]},
+        ),
         (
             {"mixer_options": {"overshoot": 0.05}},
             {"mixer_options": {"eigenvalues": {"range": [-1.0, 1.0], "overshoot": 0.05}}},

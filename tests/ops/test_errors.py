@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from eigentrack.layers import TTT
 from eigentrack.ops import delta_rule, dense_scan, gated_linear, selective_scan
+from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.shared.shapes import check_shapes
 from eigentrack.spectrum import EigenRange
 
@@ -85,3 +87,22 @@ def test_dense_scan_limits_products_alone(limit: float, with_input: bool) -> Non
 def test_dense_scan_needs_something_to_carry() -> None:
     with pytest.raises(ValueError, match="give one of them"):
         dense_scan(torch.randn(1, 3, 1, 2, 2))
+
+
+def test_bounds_that_lie_apart_are_read_as_they_are() -> None:
+    """A kernel reads them one after the other, whatever their stride is."""
+    apart = torch.tensor([[0, 4], [2, 6], [6, 6]])[:, 0]
+    packing = Packing.of(torch.rand(1, 6, 2), apart)
+    assert packing is not None
+    assert packing.bounds.is_contiguous()
+    assert packing.lengths == (2, 4)
+
+
+def test_an_input_without_time_is_named() -> None:
+    with pytest.raises(ValueError, match=r"the input has shape \[3\], expected \[batch, time, ...\]"):
+        gated_linear(*(torch.rand(3) for _ in range(4)))
+
+
+def test_a_step_of_an_empty_batch_is_named() -> None:
+    with pytest.raises(ValueError, match="the input has batch=0 and time=1: both must be at least 1"):
+        TTT(16).step(torch.rand(0, 16))

@@ -25,9 +25,7 @@ def refusal(
     initial_state: Tensor | None,
 ) -> str | None:
     given = {"q": q, "k": k, "v": v, "a": a, "turns": turns, "initial_state": initial_state}
-    if (reason := refused_tensor(given)) is not None:
-        return reason
-    return None
+    return refused_tensor(given)
 
 
 def _load() -> Backend:

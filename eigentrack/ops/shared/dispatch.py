@@ -58,10 +58,11 @@ class Op:
             return False
         return self.kernel.refusal(first, *others, **given) is None
 
-    def choose(self, backend: str, first: Tensor, *others: Any, **given: Any) -> str:
+    def choose(self, backend: str, first: Tensor, *others: Any, callers: int = 1, **given: Any) -> str:
         """Return the name of the backend that runs: "triton", or one of the table. `first` says where the inputs lie.
 
-        Where a kernel was asked for, or could be expected, and cannot run, a warning says once why.
+        Where a kernel was asked for, or could be expected, and cannot run, a warning says once why, in the line that called
+        the op: so many `callers` above this function.
         """
         if self.kernel is not None and _asks_for_kernel(backend):
             refusal = no_triton(first) or self.kernel.refusal(first, *others, **given)
@@ -69,7 +70,7 @@ class Op:
                 return "triton"
             instead = "reference" if backend == STEP else self.default
             if (backend == "triton" or _expects_a_kernel(first)) and not torch.compiler.is_compiling():  # a graph cannot warn
-                _warn_once(f"{self.name}: backend 'triton' {refusal}; {instead!r} runs instead")
+                _warn_once(f"{self.name}: backend 'triton' {refusal}; {instead!r} runs instead", callers + 3)
             return instead
         if backend in ("auto", STEP):
             return self.default if backend == "auto" else "reference"
@@ -94,7 +95,7 @@ class Op:
         """Run the recurrence. `zero_state` makes the state that None stands for; an op that never gives None needs none."""
         first, *others = sequences
         assert first is not None
-        chosen = self.choose(backend, first, *others, initial_state=initial_state, **constants)
+        chosen = self.choose(backend, first, *others, callers=2, initial_state=initial_state, **constants)
         if chosen == "triton":
             return self.function("triton")(*sequences, initial_state=initial_state, packing=packing, **constants)
         state = zero_state() if initial_state is None and zero_state is not None else initial_state
@@ -147,8 +148,8 @@ def _expects_a_kernel(x: Tensor) -> bool:
 
 
 @functools.cache
-def _warn_once(message: str) -> None:
-    warnings.warn(message, stacklevel=5)
+def _warn_once(message: str, level: int) -> None:
+    warnings.warn(message, stacklevel=level)
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

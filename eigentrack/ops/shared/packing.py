@@ -35,6 +35,8 @@ class Packing:
 
         Bounds on a GPU are read once, so the host waits once. Bounds that are wrong raise a ValueError.
         """
+        if x.ndim < 2:
+            raise ValueError(f"the input has shape {list(x.shape)}, expected [batch, time, ...]")
         batch, time = x.shape[:2]
         if batch == 0 or time == 0:
             raise ValueError(f"the input has batch={batch} and time={time}: both must be at least 1")
@@ -49,8 +51,9 @@ class Packing:
         _check_type(cu_seqlens)
         if len(cu_seqlens) < 2:
             _lengths(cu_seqlens.tolist(), time)  # names what is wrong
-        lengths = None if _host_must_not_read(x) else _lengths(cu_seqlens.tolist(), time)
-        return Packing(cu_seqlens.to(x.device, torch.int64), time, lengths)
+        lengths = None if _host_must_not_read(cu_seqlens) else _lengths(cu_seqlens.tolist(), time)
+        # contiguous: kernels read the bounds one after the other
+        return Packing(cu_seqlens.to(x.device, torch.int64).contiguous(), time, lengths)
 
     def to(self, device: torch.device) -> Packing:
         return Packing(self.bounds.to(device), self.time, self.checked_lengths)
@@ -130,9 +133,9 @@ def _lengths(bounds: Sequence[int], time: int) -> tuple[int, ...]:
     return lengths
 
 
-def _host_must_not_read(x: Tensor) -> bool:
-    """True while a graph is made: it would keep the answer."""
-    return torch.compiler.is_compiling() or (x.is_cuda and torch.cuda.is_current_stream_capturing())
+def _host_must_not_read(bounds: Tensor) -> bool:
+    """True while a graph is made of bounds that it will read again: it would keep the answer."""
+    return torch.compiler.is_compiling() or (bounds.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def _abridged(bounds: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
 """Triton's gated linear attention against the float64 reference: values, last state and all gradients.
 
 Runs on a GPU, or on a CPU under Triton's interpreter (TRITON_INTERPRET=1, float32 only), where
-`test_triton_gated_linear_interpreted.py` starts it.
+`test_triton_interpreted.py` starts it.
 """
 
 from __future__ import annotations

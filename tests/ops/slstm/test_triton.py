@@ -1,6 +1,6 @@
 """Triton's sLSTM against the float64 definition: values, last state and all gradients.
 
-Runs on a GPU, or on a CPU under Triton's interpreter (TRITON_INTERPRET=1), where `test_triton_slstm_cases.py` starts it.
+Runs on a GPU, or on a CPU under Triton's interpreter (TRITON_INTERPRET=1), where `test_triton_cases.py` starts it.
 Memory that the kernels allocate is filled with NaN first: what they do not write is seen.
 """
 
