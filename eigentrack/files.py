@@ -1,6 +1,7 @@
 """Files that a crash cannot leave half written, and folders that one process at a time may work in.
 
-Whatever the package stores goes through these functions: text, JSON, tensors, or what another writer makes.
+Text, JSON, tensors and pictures that the package stores go through these functions. Folders that other libraries fill (a
+tokenizer, a sharded checkpoint) are made beside their place and moved there whole.
 """
 
 from __future__ import annotations

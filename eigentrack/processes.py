@@ -80,8 +80,12 @@ class Failure:
 
     def as_error(self) -> Exception:
         """Return an error of the kind that was raised, with its message."""
+        if self.error == "MemoryError":
+            return MemoryError(self.message)
         if self.cause is Cause.INTERNAL:
-            return RuntimeError(self.line)
+            error = RuntimeError(self.line)
+            error.add_note(self.trace)
+            return error
         return ValueError(self.message) if self.cause is Cause.REFUSED else OSError(self.message)
 
 
@@ -118,7 +122,12 @@ class Line:
 
     def _answer(self, answer: Done | Failure) -> None:
         self._is_busy = False
-        self._connection.send(answer)
+        try:
+            self._connection.send(answer)
+        except OSError:
+            raise
+        except Exception as error:  # a result that cannot be sent
+            self._connection.send(_failure(error))
 
     def _listen(self) -> None:
         try:
@@ -161,7 +170,7 @@ class Worker:
         self._process.start()
         theirs.close()  # so that the end of the process closes the line
         self.is_running = False
-        self._seconds, self._deadline = 0.0, float("inf")
+        self._seconds = self._deadline = float("inf")
 
     @property
     def pid(self) -> int:
@@ -171,8 +180,8 @@ class Worker:
         """Run `task(line, *arguments)` over there, for at most so many seconds."""
         assert not self.is_running, "it runs another function"
         self.is_running = True
-        if seconds is not None:
-            self._seconds, self._deadline = seconds, time.monotonic() + seconds
+        self._seconds = float("inf") if seconds is None else seconds
+        self._deadline = time.monotonic() + self._seconds
         with suppress(BrokenPipeError):  # the process has died meanwhile: `poll` says so
             self.connection.send((task, arguments))
 

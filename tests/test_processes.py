@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from eigentrack.processes import Cause, Done, Failure, Line, News, Pool
+from eigentrack.processes import Cause, Done, Failure, Line, News, Pool, Worker
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,6 +39,14 @@ def without_space(line: Line) -> None:
 
 def broken(line: Line) -> None:
     raise KeyError("lost")
+
+
+def without_memory(line: Line) -> None:
+    raise MemoryError("Unable to allocate 9 GiB")
+
+
+def unsendable(line: Line) -> object:
+    return lambda: None
 
 
 def vanishing(line: Line) -> None:
@@ -130,3 +138,29 @@ def test_no_process_outlives_the_one_that_it_serves(tmp_path: Path, by: signal.S
     process.wait()
     assert all(has_ended(pid) for pid in workers)
     assert process.communicate()[1].count("Traceback") <= 1  # Ctrl-C in this process, never in the others
+
+
+def test_what_cannot_be_sent_is_a_failure_and_memory_stays_memory() -> None:
+    with Pool(1) as pool:
+        events = run_all(pool, {"unsendable": (unsendable,), "memory": (without_memory,), "lost": (broken,)})
+    (failure,) = events["unsendable"]
+    assert isinstance(failure, Failure)
+    assert failure.cause is Cause.INTERNAL
+    assert "pickle" in failure.message.lower()
+    assert isinstance(events["memory"][-1].as_error(), MemoryError)
+    error = events["lost"][-1].as_error()
+    assert "in broken" in "".join(error.__notes__)
+
+
+def test_the_time_of_one_function_is_not_that_of_the_next() -> None:
+    worker = Worker()
+    try:
+        for seconds, number in ((20.0, 1), (None, 2)):
+            worker.begin(doubled, number, seconds=seconds)
+            events: list[Any] = []
+            while worker.is_running:
+                events += worker.poll()
+            assert events[-1].value[0] == 2 * number
+        assert worker._deadline == float("inf")
+    finally:
+        worker.kill()

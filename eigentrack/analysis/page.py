@@ -13,7 +13,7 @@ from eigentrack.analysis.horizon import PatternHorizon, worst_first
 from eigentrack.analysis.inspection import Inspection
 from eigentrack.analysis.plots import plot_gates, plot_geometry, plot_horizons, plot_unit_disk
 from eigentrack.compiler import save_compiled
-from eigentrack.files import write_atomically
+from eigentrack.files import write_text
 
 EXACT = "exact"
 MOST_ROWS = 64  # of a table; the JSON has all
@@ -29,9 +29,9 @@ def write_inspection(inspection: Inspection, name: str, provenance: Mapping[str,
         save_compiled(inspection.snapped.compiled, folder / EXACT)
     page, numbers = folder / "inspection.html", folder / "inspection.json"
     text = json.dumps({"name": name, "provenance": dict(provenance), **inspection.to_json()}) + "\n"
-    write_atomically(numbers, lambda path: Path(path).write_text(text))
+    write_text(numbers, text)
     html = render(inspection, name, provenance)
-    write_atomically(page, lambda path: Path(path).write_text(html))
+    write_text(page, html)
     return page, numbers
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eigentrack.files import write_atomically
+
 if TYPE_CHECKING:
     from eigentrack.automata import DFA, Cascade
 
@@ -90,5 +92,5 @@ def _draw_by_matplotlib(dfa: DFA, levels: Cascade | None, path: Path) -> None:
     bottom.set(xlim=(-0.6, max(1, len(captions)) - 0.4), ylim=(-1, 1), title="cascade, top level first" if captions else "")
     for axes in (top, bottom):
         axes.axis("off")
-    figure.savefig(path, format=path.suffix[1:], dpi=150)
+    write_atomically(path, lambda beside: figure.savefig(beside, format=path.suffix[1:], dpi=150))
     pyplot.close(figure)

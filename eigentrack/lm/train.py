@@ -26,7 +26,7 @@ from eigentrack.lm.step import LanguageStep, pays_to_compile
 from eigentrack.lm.tokenizer import TOKENIZER_FILE, fingerprint
 from eigentrack.models import SequenceModel, save_model
 from eigentrack.training.driver import TrainingRun, drive
-from eigentrack.training.metrics_log import Metrics
+from eigentrack.training.metrics_log import Metrics, require_tensorboard
 from eigentrack.training.step import Outcome
 
 BYTES_READ_FIRST = 4 << 30  # of a corpus, to check them before the run: some seconds
@@ -58,6 +58,8 @@ def run_language_training(
     pays, in a long run on one GPU whose shapes stay the same.
     """
     training = config.training
+    if tensorboard:
+        require_tensorboard()  # before all that takes a while
     with join_world(device) as world:
         say = say if world.leads else lambda text: None
         try:

@@ -28,7 +28,7 @@ def current_form(values: dict[str, Any]) -> dict[str, Any]:
     if not all(isinstance(entry, dict) for entry in entries) or not all(isinstance(name, str) for name in mixers):
         return values
     named = [MOVED.get(name, set()) for name in mixers]
-    of_some = set[str]().union(*named).difference(set.intersection(*named))
+    of_some = {option for options in named for option in options if any(option not in other for other in named)}
     if not is_list and entries[0].keys() & of_some:
         entries, is_list = entries * len(mixers), True  # one entry for layers of several kinds, of which some have changed
     moved, initial = [], []

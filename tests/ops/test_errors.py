@@ -100,7 +100,7 @@ def test_bounds_that_lie_apart_are_read_as_they_are() -> None:
 
 def test_an_input_without_time_is_named() -> None:
     with pytest.raises(ValueError, match=r"the input has shape \[3\], expected \[batch, time, ...\]"):
-        gated_linear(*(torch.rand(3) for _ in range(4)))
+        Packing.of(torch.rand(3), None)
 
 
 def test_a_step_of_an_empty_batch_is_named() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eigentrack.files import write_text
 from eigentrack.lm.documents import Documents, ShareSplit
 from eigentrack.lm.harness import evaluate_with_harness, require_harness, unknown_tasks
 from eigentrack.lm.language_model import LanguageModel
@@ -110,7 +111,7 @@ def write_program_task(folder: Path) -> None:
             choices = [f" {value}" for value in program.values]
             rows.append({"text": program.text, "choices": choices, "label": program.values.index(program.answer)})
     data = folder / f"{PROGRAMS}.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_text(data, "".join(json.dumps(row) + "\n" for row in rows))
     task = {
         "task": PROGRAMS,
         "dataset_path": "json",
@@ -123,4 +124,4 @@ def write_program_task(folder: Path) -> None:
         "target_delimiter": "",
         "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
     }
-    (folder / f"{PROGRAMS}.yaml").write_text(json.dumps(task))  # JSON is YAML
+    write_text(folder / f"{PROGRAMS}.yaml", json.dumps(task))  # JSON is YAML

@@ -14,7 +14,7 @@ from eigentrack.experiments.reporting.markdown_table import markdown_table
 from eigentrack.experiments.reporting.page_facts import page_facts
 from eigentrack.experiments.reporting.report import Report
 from eigentrack.experiments.running.task_cell import CellResult
-from eigentrack.files import write_atomically
+from eigentrack.files import write_atomically, write_text
 
 PATH_ONLY = "> **Smoke budget: tiny models and a few steps. The numbers prove the path only and say nothing about the models.**"
 
@@ -23,8 +23,8 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     """NAME.md, NAME.json and, once there is a result, NAME.png: one folder can hold several experiments."""
     page, numbers, picture = (folder / f"{report.experiment.name}.{kind}" for kind in ("md", "json", "png"))
     as_json, text = numbers_text(report.to_json()), markdown(report)
-    write_atomically(numbers, lambda path: Path(path).write_text(as_json))
-    write_atomically(page, lambda path: Path(path).write_text(text))
+    write_text(numbers, as_json)
+    write_text(page, text)
     if not report.shown:
         return [page, numbers]
     write_atomically(picture, lambda path: report.experiment.plot(report.shown, path))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eigentrack.files import write_atomically
+from eigentrack.files import write_text
 from eigentrack.training.run import METRICS_FILE
 
 LINES_KEPT = 500
@@ -87,7 +87,7 @@ def thin_metrics(folder: Path) -> None:
     lines = _lines(folder)
     stride = -(-len(lines) // LINES_KEPT)
     kept = "".join(lines[::-1][::stride][::-1])
-    write_atomically(folder / METRICS_FILE, lambda temporary: Path(temporary).write_text(kept))
+    write_text(folder / METRICS_FILE, kept)
 
 
 def _lines(folder: Path) -> list[str]:
