@@ -165,7 +165,7 @@ class Merging:
 
 
 def letters_until_merged(dynamics: Dynamics, epsilon: float, limit: int) -> Merging | None:
-    """None if no two labels touch within `limit` letters."""
+    """Return None if no two labels touch within `limit` letters."""
     reach: dict[int, Interval] = {dynamics.start_label: dynamics.start}
     gaps: list[float] = []
     for letters in range(1, limit + 1):
@@ -184,5 +184,5 @@ def letters_until_merged(dynamics: Dynamics, epsilon: float, limit: int) -> Merg
 
 
 def distance(x: Interval, y: Interval) -> float:
-    """Of two boxes [1, n], in the largest number."""
+    """Return the distance of two boxes [1, n] in the largest number."""
     return float(np.maximum(0.0, np.maximum(x.low - y.high, y.low - x.high)).max())

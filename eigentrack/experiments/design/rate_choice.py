@@ -19,7 +19,7 @@ from eigentrack.experiments.running.task_cell import CellResult
 
 @dataclass(frozen=True)
 class Spread:
-    """Of scores over seeds."""
+    """The best, the median and the spread of scores over seeds."""
 
     best: float
     median: float
