@@ -47,14 +47,25 @@ def main() -> None:
             if run.returncode:
                 raise SystemExit(f"{trees[name]}: {run.stderr[-3000:]}")
             found[name].append(json.loads(run.stdout.splitlines()[-1]))
+        rows = compared(found)
+        print(f"round {number + 1} of {arguments.rounds}", flush=True)
+        if arguments.out is not None:  # after every round: a run that is cut short keeps what it measured
+            arguments.out.write_text(json.dumps({"rounds": number + 1, "rows": rows}, indent=1) + "\n")
+    for case, row in rows.items():
+        print(
+            f"{case:58s} {row['before_ms']:9.4f} ms {row['after_ms']:9.4f} ms {row['ratio']:6.3f} {row['ratio_of_least']:6.3f}"
+        )
+
+
+def compared(found: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """Compare the medians over the rounds, and the least times, which a busy host disturbs least."""
     rows = {}
     for case in found["before"][0]:
-        before, after = (statistics.median(times[case] for times in found[name]) for name in ("before", "after"))
-        least = [min(times[case] for times in found[name]) for name in ("before", "after")]  # of a busy host, the truest
-        rows[case] = {"before_ms": before, "after_ms": after, "ratio": after / before, "ratio_of_least": least[1] / least[0]}
-        print(f"{case:58s} {before:9.4f} ms {after:9.4f} ms {after / before:6.3f} {least[1] / least[0]:6.3f}", flush=True)
-    if arguments.out is not None:
-        arguments.out.write_text(json.dumps({"rounds": arguments.rounds, "rows": rows}, indent=1) + "\n")
+        times = {name: [of_round[case] for of_round in rounds] for name, rounds in found.items()}
+        before, after = statistics.median(times["before"]), statistics.median(times["after"])
+        least = min(times["after"]) / min(times["before"])
+        rows[case] = {"before_ms": before, "after_ms": after, "ratio": after / before, "ratio_of_least": least}
+    return rows
 
 
 def times_of_this_tree(chosen: str) -> dict[str, float]:
