@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,7 +57,7 @@ def compile_command(
     draw: Draw = None,
     as_json: AsJson = False,
 ) -> None:
-    """A network that recognises a regular language at every length, with the proof that it does.
+    """Compile a network that recognises a regular language at every length, with the proof that it does.
 
     Example: eigentrack compile '(ab|ba)*' -o net
     """
@@ -98,16 +99,39 @@ def compile_command(
         raise typer.Exit(1)
 
 
-def verify_command(folder: Folder, state_limit: StateLimit = 200_000, as_json: AsJson = False) -> None:
-    """Prove a compiled network anew, from its files alone.
+def verify_command(
+    folder: Folder,
+    regex: Regex = None,
+    alphabet: Alphabet = "",
+    named: Named = None,
+    dfa_file: DfaFile = None,
+    group: GroupName = None,
+    letters: Letters = None,
+    independent: Annotated[
+        bool,
+        typer.Option(
+            "--independent", help="By the second checker: exact numbers, no code of the compiler; linear layers only."
+        ),
+    ] = False,
+    state_limit: StateLimit = 200_000,
+    as_json: AsJson = False,
+) -> None:
+    """Prove a compiled network anew, from its files alone; with a language, also that it is this one.
 
-    Example: eigentrack verify net
+    Example: eigentrack verify net '(ab|ba)*'
     """
+    check_limit("--state-limit", state_limit)
+    asked = any(value is not None for value in (regex, named, dfa_file, group, letters)) or bool(alphabet)
+    language = read_automaton(regex, alphabet, named, dfa_file, group, letters) if asked else None
+    if independent and asked:
+        raise ValueError("--independent checks the automaton of the folder: leave out the language, or --independent")
+    if independent:
+        _verify_independently(folder, state_limit, as_json)
+        return
     from eigentrack.compiler import verify
 
-    check_limit("--state-limit", state_limit)
     with err.status("proving ..."):
-        found = verify(folder, state_limit)
+        found = verify(folder, state_limit, language)
     if as_json:
         robustness = None if found.robustness is None else found.robustness.to_json()
         result = {"holds": found.holds, "differences": found.differences, "certificate": found.certificate.to_json()}
@@ -119,6 +143,28 @@ def verify_command(folder: Folder, state_limit: StateLimit = 200_000, as_json: A
         _print_robustness(found.robustness)
         out.print("verified" if found.holds else "[red]not verified[/red]", highlight=False)
     if not found.holds:
+        raise typer.Exit(1)
+
+
+def _verify_independently(folder: Path, state_limit: int, as_json: bool) -> None:
+    from eigentrack.checker import check_folder
+
+    with err.status("computing every step exactly ..."):
+        found = check_folder(folder, state_limit)
+    if as_json:
+        out.print_json(json.dumps({"agrees": found.agrees, **asdict(found)}))
+    elif found.agrees:
+        out.print(
+            f"the independent checker [green]agrees[/green]: {found.joint_states} joint states, {found.transitions} transitions, "
+            f"weights {found.weights_type}, state {found.state_type}\nit covers one token after another, where no sum is rounded "
+            "in any order; chunks it does not cover",
+            highlight=False,
+        )
+    else:
+        out.print(
+            f"the independent checker [red]differs[/red]: {escape(str(found.difference))}", highlight=False, soft_wrap=True
+        )
+    if not found.agrees:
         raise typer.Exit(1)
 
 

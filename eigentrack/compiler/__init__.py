@@ -1,4 +1,4 @@
-"""From a regular language to a network with a proof: automaton → plan → weights → certificate."""
+"""A compiler from regular languages to networks with a proof: automaton → plan → weights → certificate."""
 
 from eigentrack.compiler.certificate import Certificate as Certificate
 from eigentrack.compiler.certificate import certify as certify

@@ -1,7 +1,8 @@
-"""BoxedNetwork: one step of a SequenceModel on boxes of joint states, enclosed by intervals.
+"""One step of a SequenceModel on boxes of joint states, enclosed by intervals.
 
-A joint state is all that the step carries, as one vector: memories, then window, layer by layer. Enclosed are sLSTM, LSTM and
-convolution layers, gated MLPs and norms; their memories are stored as in `ops/slstm/reference.py` and `ops/lstm/reference.py`.
+A joint state is everything that one step passes to the next, as one vector: layer by layer the memories, then the window. There
+are enclosures for sLSTM, LSTM and convolution layers, gated MLPs and norms; the memories are stored as in
+`ops/slstm/reference.py` and `ops/lstm/reference.py`.
 
 N boxes  D numbers of a joint state  d model width
 """
@@ -21,12 +22,14 @@ from eigentrack.layers import LSTM, SLSTM, Convolution, Mixer
 from eigentrack.models import SequenceModel
 from eigentrack.models.sequence_model import Block
 
-Parts = list[Interval]  # of a layer's state, each [N, …]
+Parts = list[Interval]  # the parts of a layer's state, each [N, …]
 
 
 class BoxedNetwork:
+    """A SequenceModel whose step maps boxes of joint states to boxes that contain all their images."""
+
     def __init__(self, model: SequenceModel, floats: Arithmetic | None = None) -> None:
-        """Without `floats`, the arithmetic of the weights' own type."""
+        """Prepare the step of `model`; `floats` is the arithmetic to enclose, None means that of the weights' float type."""
         for block in model.blocks:
             if type(block.mixer) not in _MIXERS:
                 raise ValueError(f"there is no enclosure for a layer of {type(block.mixer).__name__}")
@@ -43,7 +46,7 @@ class BoxedNetwork:
 
     @torch.no_grad()
     def step(self, tokens: NDArray[np.int_], boxes: Interval) -> tuple[Interval, Interval]:
-        """Logits [N, vocab] and joint states [N, D] after one token for each box."""
+        """Return the logits [N, vocab] and the joint states [N, D] after one token per box."""
         floats, model = self.floats, self._model
         x, after = Interval.at(self.weight(model.embedding.weight)[tokens]), []
         for module, before in zip(model.blocks, self._split(boxes), strict=True):
@@ -123,7 +126,7 @@ def _convolution(network: BoxedNetwork, layer: Convolution, x: Interval, state: 
     now = network.linear(layer.in_proj, x)
     seen = Interval.joined([window, now.reshape(-1, 1, now.shape[-1])], axis=1)  # [N, width, channels]
     weight = network.weight(layer.convolution.weight)  # [channels, width]
-    y = network.floats.affine_by_head(seen.swapped(1, 2), weight[:, None, None])  # a filter for each channel
+    y = network.floats.affine_by_head(seen.swapped(1, 2), weight[:, None, None])  # one filter per channel
     return network.linear(layer.out_proj, y.reshape(-1, len(weight))), [seen[:, 1:]]
 
 
@@ -138,12 +141,16 @@ Cell = tuple[Interval, ...]
 
 
 def slstm_boxes(gates: Interval, recurrent: Array, state: Cell, floats: Arithmetic) -> Cell:
-    """gates [N, H, 4, D] from the input, recurrent [H, 4, D, D], state c, n, h, m [N, H, D]."""
+    """Return the state of an sLSTM cell after one step.
+
+    `gates` [N, H, 4, D] is the part of the gates that comes from the input, `recurrent` is [H, 4, D, D], and the state is
+    c, n, h, m, each [N, H, D].
+    """
     c, n, h, m = state
     z, i, f, o = _gates(gates, recurrent, h, floats)
     kept = floats.plus(floats.log_sigmoid(f), m)
     m = floats.maximum(kept, i)
-    # m is the larger of both, so no exponent exceeds 0 and no weight 1, whatever the intervals say
+    # m is the larger of kept and i, so no exponent exceeds 0 and no weight exceeds 1, even if the intervals are wider
     keep, write = (_at_most(1.0, floats.exp(_at_most(0.0, floats.plus(part, -m)))) for part in (kept, i))
     c = floats.plus(floats.times(keep, c), floats.times(write, floats.tanh(z)))
     n = floats.plus(floats.times(keep, n), write)
@@ -151,7 +158,11 @@ def slstm_boxes(gates: Interval, recurrent: Array, state: Cell, floats: Arithmet
 
 
 def lstm_boxes(gates: Interval, recurrent: Array, state: Cell, floats: Arithmetic) -> Cell:
-    """gates [N, H, 4, D] from the input, recurrent [H, 4, D, D], state c, h [N, H, D]."""
+    """Return the state of an LSTM cell after one step.
+
+    `gates` [N, H, 4, D] is the part of the gates that comes from the input, `recurrent` is [H, 4, D, D], and the state is
+    c, h, each [N, H, D].
+    """
     c, h = state
     z, i, f, o = _gates(gates, recurrent, h, floats)
     c = floats.plus(floats.times(floats.sigmoid(f), c), floats.times(floats.sigmoid(i), floats.tanh(z)))
@@ -159,7 +170,7 @@ def lstm_boxes(gates: Interval, recurrent: Array, state: Cell, floats: Arithmeti
 
 
 def _gates(gates: Interval, recurrent: Array, h: Interval, floats: Arithmetic) -> tuple[Interval, ...]:
-    """z, i, f, o, each [N, H, D]."""
+    """Return the gates z, i, f, o before their activations, each [N, H, D]."""
     whole = floats.plus(gates, floats.affine_by_head(h, recurrent))
     return tuple(whole[:, :, gate] for gate in range(4))
 

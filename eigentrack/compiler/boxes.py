@@ -1,10 +1,11 @@
-"""Boxes that prove robustness: a finite family that every letter, and then any error of at most ε, maps into itself.
+"""Boxes that prove robustness: a finite family that every letter followed by any error of at most ε maps into itself.
 
     f_a(X_i) + [-ε, ε]^D  ⊆  X_{s(i, a)},    label(s(i, a)) = δ(label(i), a),    boxes of different labels have no common point
 
 If the start lies in a box of its label, then on every word of every length, with an error of at most ε in every number of the
 state after every letter, the state lies in a box of the right label. In metric automata theory the union of the boxes is an
-η-finite space, and the dynamics are ε-robust in it. The Euclidean ball of radius ε lies in the cube, so the proof covers it.
+η-finite space, and the dynamics are ε-robust in it. The cube contains the Euclidean ball of radius ε, so the proof also covers
+errors of Euclidean norm at most ε.
 
 A letters  K boxes  D numbers of a state
 """
@@ -20,23 +21,23 @@ from numpy.typing import NDArray
 from eigentrack.compiler.interval import Interval, Unbounded
 
 Transitions = Sequence[Sequence[int]]
-# one letter for each box → states after it, and how far the right answer leads at least, given the label after it
+# (letter, box, label after the letter) for each row → the states after the letter, and the least margin of the right answer
 BoxStep = Callable[[NDArray[np.int_], Interval, NDArray[np.int_]], tuple[Interval, NDArray[np.float64]]]
 
-SLACK = 1 / 16  # of ε, by which a box that must grow grows beyond what it must: else it would creep to its limit for ever
+SLACK = 1 / 16  # a box that must grow grows by this part of ε more, or else it would approach its limit for ever
 MOST_ROUNDS = 200
-AT_ONCE = 512  # boxes that are stepped together
+AT_ONCE = 512  # the number of boxes that are stepped together
 
 
 @dataclass(frozen=True, eq=False)
 class BoxCertificate:
-    """`successors[i][a]` is the box into which letter a leads box i; `margin` is the least lead of a right answer."""
+    """A family of boxes that proves robustness against errors of at most ε."""
 
     epsilon: float
     boxes: Interval  # [K, D]
-    labels: tuple[int, ...]
-    successors: tuple[tuple[int, ...], ...]
-    margin: float
+    labels: tuple[int, ...]  # the automaton's state of each box
+    successors: tuple[tuple[int, ...], ...]  # [i][a] → the box into which letter a leads box i
+    margin: float  # the least difference between the right logit and the next, over all boxes and letters
 
     def __post_init__(self) -> None:
         if self.epsilon < 0:
@@ -51,11 +52,11 @@ class BoxCertificate:
 
 @dataclass(frozen=True)
 class Undecided:
-    """Where the attempt failed. It proves nothing against robustness: another family of boxes might do."""
+    """A failed attempt at a proof, which proves nothing against robustness: another family of boxes might succeed."""
 
     reason: str
-    letter: int | None = None
-    label: int | None = None  # of the box that the letter was read in
+    letter: int | None = None  # the letter at which it failed; None if it was at no letter
+    label: int | None = None  # the label of the box in which the letter was read
 
     def __str__(self) -> str:
         place = "" if self.letter is None else f"letter {self.letter} from a box of state {self.label}: "
@@ -65,7 +66,16 @@ class Undecided:
 def find_boxes(
     step: BoxStep, start: Interval, start_label: int, transitions: Transitions, epsilon: float, limit: int
 ) -> BoxCertificate | Undecided:
-    """From the start [1, D]: an image that touches a box of its label widens it, another becomes a box of its own."""
+    """Search for boxes that prove ε: an image that touches a box of its label widens that box, any other becomes a new box.
+
+    Args:
+        step: the step of the network on boxes.
+        start: the box [1, D] of the state before the first letter.
+        start_label: the automaton's start state.
+        transitions: `transitions[label][letter]` is the next state of the automaton.
+        epsilon: the largest error in every number of the state after every letter.
+        limit: the most boxes.
+    """
     family = _Family(start, start_label)
     for _ in range(MOST_ROUNDS):
         waiting, family.waiting = sorted(family.waiting), set()
@@ -88,7 +98,10 @@ def find_boxes(
 def check_boxes(
     step: BoxStep, start: Interval, start_label: int, transitions: Transitions, certificate: BoxCertificate
 ) -> Undecided | None:
-    """The proof by itself, without the search: None if the start [1, D] and these boxes meet every condition."""
+    """Check a proof without searching: return None if the start [1, D] and the boxes meet every condition.
+
+    The parameters are those of `find_boxes`.
+    """
     boxes, labels = certificate.boxes, certificate.labels
     if not bool(start.within(boxes[np.array(labels) == start_label]).any()):
         return Undecided("the start lies in no box of its state")
@@ -106,11 +119,11 @@ def check_boxes(
 
 @dataclass(frozen=True, eq=False)
 class _Images:
-    """Of some boxes by all letters."""
+    """The images of some boxes under all letters."""
 
-    rows: list[tuple[int, int, int]]  # box, letter, and the label that is due
-    boxes: Interval
-    margins: NDArray[np.float64]
+    rows: list[tuple[int, int, int]]  # box, letter, and the right label of the image
+    boxes: Interval  # the images
+    margins: NDArray[np.float64]  # the least margin of the right answer in each image
 
 
 def _images(
@@ -124,7 +137,7 @@ def _images(
 
 
 def _certificate(step: BoxStep, family: _Family, transitions: Transitions, epsilon: float) -> BoxCertificate:
-    """With the successors, now that no box grows any more."""
+    """Return the certificate of a family that no longer grows, with the successors of its boxes."""
     successors: list[list[int]] = [[] for _ in family.labels]
     margin = np.inf
     for images in _images(step, family.all, family.labels, range(len(family.labels)), transitions):
@@ -135,10 +148,10 @@ def _certificate(step: BoxStep, family: _Family, transitions: Transitions, epsil
 
 
 class _Family:
-    """Boxes while they grow; `waiting` are those whose images are not known yet."""
+    """A growing family of boxes; `waiting` are the numbers of those whose images must be computed."""
 
     def __init__(self, start: Interval, label: int) -> None:
-        self._low, self._high = start.low.copy(), start.high.copy()  # with room for more
+        self._low, self._high = start.low.copy(), start.high.copy()  # these arrays may have more rows than there are boxes
         self.labels = [label]
         self.waiting = {0}
 
@@ -148,11 +161,11 @@ class _Family:
         return Interval(self._low[:count], self._high[:count])
 
     def holder(self, image: Interval, label: int) -> int:
-        """The box that holds it; -1 if none does."""
+        """Return the number of a box of the label that contains the image, or -1 if there is none."""
         return next(iter(np.flatnonzero(self._own(label) & image.within(self.all)).tolist()), -1)
 
     def add(self, image: Interval, label: int, epsilon: float) -> bool:
-        """Makes room for the image and its errors. False if that would touch a box of another label."""
+        """Widen or add a box to contain the image and its errors; return False if it then touches a box of another label."""
         if self.holder(image.inflated(epsilon), label) >= 0:
             return True
         needed = image.inflated(epsilon * (1 + SLACK))

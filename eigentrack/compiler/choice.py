@@ -1,6 +1,6 @@
-"""Which construction: all that fit the language and the architecture are drawn up, and put in order.
+"""The choice of a construction: all that fit the language and the architecture are planned and ranked.
 
-Exact before inexact, then the fewest parameters (tables included), then the fewest layers.
+Exact plans come before inexact ones, then the fewest parameters (tables included), then the fewest layers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eigentrack.compiler.network import model_config
 from eigentrack.compiler.plan import NetworkPlan
 from eigentrack.models import SequenceModel
 
-Draw = Callable[[DFA, int], NetworkPlan]  # the automaton and the most image sets that its cascade may have
+Draw = Callable[[DFA, int], NetworkPlan]  # (the automaton, the most image sets that its cascade may have) → a plan
 
 
 def _one_factor(draw: Draw) -> Draw:
@@ -49,7 +49,7 @@ _GATED: dict[str, Draw] = {
     "cascade-gated": lambda dfa, image_limit: cascade_plan(dfa, True, image_limit),
 }
 
-# architecture → what it is, and its constructions by name
+# architecture → (description, its constructions by name)
 ARCHITECTURES: dict[str, tuple[str, dict[str, Draw]]] = {
     "deltanet": (
         "one Householder factor a token, eigenvalues in [-1, 1], no gate",
@@ -72,15 +72,15 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Draw]]] = {
         {"flip-flop-cascade": flip_flop_plan, "threshold-units": lambda dfa, _: threshold_plan(dfa)},
     ),
 }
-_AUTOMATIC = ("deltaproduct", "gated", "diagonal", "dense")  # one factor is a deltaproduct, too
+_AUTOMATIC = ("deltaproduct", "gated", "diagonal", "dense")  # "deltaproduct" includes plans of one factor
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The plans, best first, and what was compared."""
+    """The plans that fit, best first, and the reason for their order."""
 
-    plans: tuple[NetworkPlan, ...]
-    why: str
+    plans: tuple[NetworkPlan, ...]  # best first, at least one
+    why: str  # the reason for the first plan, in words
 
     def __post_init__(self) -> None:
         if not self.plans:
@@ -94,7 +94,15 @@ def choose_plan(
     spread_factors: bool = False,
     image_limit: int = DEFAULT_LIMIT,
 ) -> Choice:
-    """`spread_factors`: one factor a token, by several tokens a letter."""
+    """Return the plans that fit an automaton, best first; raise ValueError if none does.
+
+    Args:
+        dfa: the automaton.
+        architecture: a key of `ARCHITECTURES`; None means all that are tried by default.
+        construction: the name of a construction of the architecture; None means all of them.
+        spread_factors: whether to use one factor per token, and several tokens per letter.
+        image_limit: the most image sets that a cascade may have.
+    """
     wanted = _constructions(architecture, construction)
     if spread_factors:
         if architecture not in (None, "deltanet") or construction not in (None, "permutation"):

@@ -1,8 +1,8 @@
-"""Closure: the joint states that a network can reach, all of them, and whether each one stands for the right automaton state.
+"""The closure of a network: all joint states that it can reach, and whether each stands for the right state of an automaton.
 
-A joint state is everything that the step function carries: the memories and windows of all layers. If the set that the letters
-generate from the begin token is finite, every joint state labelled q answers q, and its successor by letter a is labelled
-δ(q, a), then the network answers like the automaton on every word of every length.
+A joint state is everything that one step passes to the next: the memories and windows of all layers. If the set that the
+letters generate from the begin token is finite, every joint state labelled q answers q, and its successor by letter a is
+labelled δ(q, a), then the network answers like the automaton on every word of every length.
 """
 
 from __future__ import annotations
@@ -14,40 +14,54 @@ import torch
 from torch import Tensor
 
 from eigentrack.automata import DFA
+from eigentrack.compiler.joint_states import JointStates
 from eigentrack.compiler.plan import Alphabet
 from eigentrack.models.sequence_model import ModelState
 
-Step = Callable[[Tensor, ModelState | None], tuple[Tensor, ModelState]]  # a token for each row → logits, next state
+Step = Callable[[Tensor, ModelState | None], tuple[Tensor, ModelState]]  # (token per row, state) → (logits, next state)
 
-STEP_BATCH = 1024  # joint states that are stepped at once
+STEP_BATCH = 1024  # the number of joint states that are stepped at once
 
 
 class TooManyJointStates(ValueError):
-    """The network may well be right, but its joint states are more than the limit."""
+    """The error that a network has more joint states than the limit; it may still answer like the automaton."""
 
 
 @dataclass(frozen=True)
 class Closure:
-    reachable: int  # joint states
-    counterexample: tuple[str, ...] | None  # a shortest word on which network and automaton part; None: there is none
-    margin: float  # the smallest distance of the right logit from the next
-    small_states: bool  # all memories hold -1, 0 and 1 only
+    """The result of exploring the joint states of a network."""
+
+    reachable: int  # number of joint states
+    counterexample: tuple[str, ...] | None  # a shortest word on which network and automaton disagree; None if there is none
+    margin: float  # the smallest difference between the right logit and the next
+    joint_states: JointStates | None = None  # all of them; None if there is a counterexample
 
 
 def explore(step: Step, dfa: DFA, alphabet: Alphabet, limit: int) -> Closure:
-    """Breadth first, so that a counterexample is as short as can be."""
+    """Explore the joint states breadth-first, so that a counterexample is as short as possible.
+
+    Args:
+        step: the step function of the network.
+        dfa: the automaton.
+        alphabet: the tokens of the letters.
+        limit: the most joint states; `TooManyJointStates` is raised if there are more.
+    """
     if limit < 1:
         raise ValueError(f"--state-limit {limit} must be at least 1")
     logits, states = step(torch.tensor([alphabet.begin]), None)
-    margin, small = float(answer_margins(logits, torch.tensor([dfa.start])).min()), _small(states)
-    if not margin > 0:  # nan is no answer
-        return Closure(1, (), margin, small)
-    came_from: list[tuple[int, int]] = [(-1, -1)]  # of every joint state: the one before it, and the letter
+    margin = float(answer_margins(logits, torch.tensor([dfa.start])).min())
+    if not margin > 0:  # this also refuses nan
+        return Closure(1, (), margin)
+    came_from: list[tuple[int, int]] = [(-1, -1)]  # for every joint state: the joint state before it, and the letter
     labels = {_keys(states)[0]: dfa.start}
+    numbers = dict.fromkeys(labels, 0)
+    successors: list[tuple[int, ...]] = []
+    explored = [states]
     frontier = [(0, dfa.start)]  # number and label of the joint states whose successors are not known yet
     while frontier:
         fresh: list[tuple[int, int]] = []
         pieces: list[ModelState] = []
+        reached: list[int] = []
         for pairs, logits, after in _successors(step, states, alphabet):
             targets = [dfa.transitions[frontier[row][1]][letter] for row, letter in pairs]
             margins = answer_margins(logits, torch.tensor(targets)).tolist()
@@ -56,7 +70,8 @@ def explore(step: Step, dfa: DFA, alphabet: Alphabet, limit: int) -> Closure:
                 before, _ = frontier[row]
                 margin = min(margin, margins[place])
                 if labels.setdefault(key, target) != target or not margins[place] > 0:
-                    return Closure(len(labels), _spell(came_from, before, letter, dfa), margins[place], small)
+                    return Closure(len(labels), _spell(came_from, before, letter, dfa), margins[place])
+                reached.append(numbers.setdefault(key, len(numbers)))
                 if len(labels) > len(came_from):
                     fresh.append((len(came_from), target))
                     came_from.append((before, letter))
@@ -65,17 +80,19 @@ def explore(step: Step, dfa: DFA, alphabet: Alphabet, limit: int) -> Closure:
                 raise TooManyJointStates(f"the network has more than {limit} joint states: raise --state-limit to go on")
             if new:
                 pieces.append(after.select(torch.tensor(new)))
+        successors += [tuple(reached[i : i + alphabet.letters]) for i in range(0, len(reached), alphabet.letters)]
         frontier = fresh
         if pieces:
             states = ModelState.stack(pieces)
-            small = small and _small(states)
-    return Closure(len(labels), None, margin, small)
+            explored.append(states)
+    listed = JointStates(tuple(labels.values()), tuple(successors), tuple(explored))
+    return Closure(len(labels), None, margin, listed)
 
 
 def _successors(
     step: Step, states: ModelState, alphabet: Alphabet
 ) -> Iterator[tuple[list[tuple[int, int]], Tensor, ModelState]]:
-    """Logits and next joint states for all pairs of a row and a letter, many at once."""
+    """Yield the pairs of a row and a letter, their logits and their next joint states, many at once."""
     count = states.layers[0].sequences * alphabet.letters
     for first in range(0, count, STEP_BATCH):
         pairs = [divmod(number, alphabet.letters) for number in range(first, min(count, first + STEP_BATCH))]
@@ -87,30 +104,26 @@ def _successors(
 
 
 def answer_margins(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return how far the right logit lies above the next, row by row."""
+    """Return the difference between the right logit and the largest other logit, for each row."""
     at = targets[:, None]
     others = logits.double().scatter(1, at, -torch.inf).amax(1)
     return logits.double().gather(1, at)[:, 0] - others
 
 
 def state_parts(state: ModelState) -> list[Tensor]:
-    """Return all that a network carries: memories, then window, layer by layer."""
+    """Return the tensors of a joint state: layer by layer the memories, then the window."""
     return [part for layer in state.layers for part in (*layer.memory, layer.window) if part is not None]
 
 
 def _keys(states: ModelState) -> list[bytes]:
-    """Return all bits of each joint state."""
+    """Return the bytes of each joint state, which identify it."""
     parts = [part for part in state_parts(states) if part.numel()]
     rows = torch.cat([part.reshape(len(part), -1).contiguous().view(torch.uint8) for part in parts], 1)
     return [row.tobytes() for row in rows.numpy()]
 
 
-def _small(states: ModelState) -> bool:
-    return all(bool(((part == 0) | (part.abs() == 1)).all()) for layer in states.layers for part in layer.memory)
-
-
 def _spell(came_from: list[tuple[int, int]], number: int, letter: int, dfa: DFA) -> tuple[str, ...]:
-    """The word of a joint state, and one letter more."""
+    """Return the word that leads to joint state `number`, followed by `letter`."""
     spelled = [letter]
     while number > 0:
         number, letter = came_from[number]

@@ -1,12 +1,12 @@
-"""The constructions: from an automaton to a plan, or a ValueError that says why this one does not fit.
+"""The constructions: functions from an automaton to a plan, which raise a ValueError that says why they do not fit.
 
-permutation   every letter permutes or resets the states, or is injective but for a sink: one layer (Theorem 3)
-cascade       any regular language: one layer for each level of the holonomy cascade, a delay between them (Theorem 4)
+permutation   every letter permutes or resets the states, or is one-to-one on those not sent to a sink: one layer (Theorem 3)
+cascade       any regular language: one layer for each level of the holonomy cascade, delays between them (Theorem 4)
 dense         any regular language: one layer of 0/1 matrices
-flip-flops    star-free languages: an sLSTM layer for each level, and so that noise is borne (Metric Automata Theory, Theorem 5)
-threshold     any regular language: one sLSTM layer of threshold units that bear noise
+flip-flops    star-free languages: an sLSTM layer for each level, which tolerates noise (Metric Automata Theory, Theorem 5)
+threshold     any regular language: one sLSTM layer of threshold units that tolerate noise
 
-`spread` turns n factors a token into one, by n tokens a letter (the paper's E.3).
+`spread` replaces n factors per token by one, with n tokens per letter (appendix E.3 of Grazzi et al. 2025).
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def permutation_plan(dfa: DFA, gated: bool) -> NetworkPlan:
 
 
 def spread(plan: NetworkPlan) -> NetworkPlan:
-    """Return a plan with one factor a token, and n tokens a letter: the letter, then n - 1 fillers.
+    """Return a plan with one factor per token and n tokens per letter: the letter, then n - 1 fillers.
 
-    A convolution remembers how long ago the letter was; each token then makes one factor of its move.
+    A convolution tells how many tokens ago the letter was read; each token then applies one factor of the letter's move.
     """
     (block,) = plan.blocks
     if not isinstance(block.mixer, Products) or block.mixer.gated:
@@ -79,7 +79,7 @@ def spread(plan: NetworkPlan) -> NetworkPlan:
 
 
 def diagonal_plan(dfa: DFA, image_limit: int = DEFAULT_LIMIT) -> NetworkPlan:
-    """Registers and signs only: one layer where the letters allow it, else a cascade of them."""
+    """Return a plan of registers and signs only: one layer if the letters allow it, otherwise a cascade."""
     wiring = Wiring(dfa)
     if _permutes_or_resets(dfa):
         tracked = track(dfa.transitions, dfa.start, wiring, gated=False)
@@ -95,13 +95,15 @@ def cascade_plan(dfa: DFA, gated: bool, image_limit: int = DEFAULT_LIMIT) -> Net
 
 
 def flip_flop_plan(dfa: DFA, image_limit: int = DEFAULT_LIMIT) -> NetworkPlan:
-    """A star-free language has a cascade whose levels are only reset. A level's point is written in binary, a flip-flop a bit:
+    """Return a plan of sLSTM flip-flops for a star-free language, whose cascade has levels that are only reset.
+
+    A level's point is written in binary, with one flip-flop per bit:
 
         h ← tanh(32 h + 256 s),     s = 1, -1, 0 to set, to clear, to keep
 
-    an sLSTM cell with forget gate 0, input gate 1 and output gate 1. tanh pulls h back to ±1 after every letter, so errors do
-    not add up. Between the levels lie a delay and a table, as in the other cascades; the table's threshold is half-way between
-    a bit's two values, so that it decides rightly as long as the errors of the bits that it reads stay below one half together.
+    which is an sLSTM cell with forget gate 0, input gate 1 and output gate 1. tanh pulls h back to ±1 after every letter, so
+    errors do not add up. Between the levels are a delay and a table, as in the other cascades; the table's threshold is midway
+    between the two values of a bit, so that it is right as long as the errors of the bits that it reads sum to less than ½.
     """
     levels = cascade(dfa, image_limit)
     if groups := [level for level in levels.levels if level.group_order > 1]:
@@ -122,22 +124,25 @@ def dense_plan(dfa: DFA) -> NetworkPlan:
 
 
 def threshold_plan(dfa: DFA) -> NetworkPlan:
-    """A unit (q, a) for each state and letter is 1 if a was read in state q, else -1; one more is 1 on the begin token only.
+    """Return a plan of one sLSTM layer of threshold units, one for each state and letter.
 
-    That one leads to the start. (q, a) is on after letter a if the units that lead to q, one of which is on, sum to over ½:
+    Unit (q, a) is 1 if letter a was just read in state q, otherwise -1. One more unit, which leads to the start, is 1 on the
+    begin token only. (q, a) becomes 1 on letter a if one of the units that lead to q is 1, so that their sum exceeds ½:
 
         h_{q,a} ← tanh(64 (Σ_{(p,b): δ(p,b) = q} (1 + h_{p,b})/2 - 1/2 - M (1 - [letter is a])))
 
-    with M at least the number of units that lead to a state: no sum of them outweighs a wrong letter. Forget gates are 0, input
-    and output gates 1, as in the flip-flops. Errors do not add up, and n units that lead to a state bear ε < 1/n. That sigmoid
-    networks hold automata stably is long known (Omlin and Giles, 1996); here the boxes prove it for these weights.
+    M is at least the number of units that lead to a state, so that their sum never outweighs a wrong letter. Forget gates are
+    0, input and output gates 1, as in the flip-flops. Errors do not add up, and n units that lead to a state tolerate ε < 1/n.
+    It has long been known that sigmoid networks can represent automata stably (Omlin and Giles, 1996); here the boxes prove it
+    for these weights.
     """
     pairs = [(q, a) for q in range(dfa.states) for a in range(len(dfa.letters))]
     if len(pairs) > MOST_UNITS:
         raise ValueError(f"{len(pairs)} pairs of a state and a letter are too many units for one layer; at most {MOST_UNITS}")
     wiring = Wiring(dfa)
     states = wiring.new_channels(dfa.states)
-    wiring.new_channels(max(0, len(pairs) + 2 - wiring.channels))  # the layer is as wide as the stream: a cell for every unit
+    # the layer is as wide as the residual stream, and needs a cell for every unit
+    wiring.new_channels(max(0, len(pairs) + 2 - wiring.channels))
     units = [Unit(None, None, dfa.start)]
     units += [Unit(q, wiring.letters[a], dfa.transitions[q][a]) for q, a in pairs]
     layer = ThresholdUnits(wiring.letters, tuple(units), states)
@@ -145,7 +150,7 @@ def threshold_plan(dfa: DFA) -> NetworkPlan:
 
 
 def _one_layer(name: str, layer: Products | Gates, tracked: Tracked, wiring: Wiring) -> NetworkPlan:
-    """The logit of a state counts the bits that agree with its code: half for each, minus half for each that does not."""
+    """Return a plan of one layer, where a state's logit is half of: bits that agree with its code, minus bits that differ."""
     readout = [
         (
             *((bit, 2.0 * value - 1) for bit, value in tracked.literals(state)),
@@ -165,8 +170,8 @@ def _plan_cascade(dfa: DFA, name: str, levels: Cascade, layer: Layer, gated: boo
     wiring = Wiring(dfa)
     letters = wiring.letters
     blocks: list[Block] = []
-    now: list[Tracked] = []  # the levels above, as they are after the letter
-    before: list[Tracked] = []  # and as they were before it: a level reads those
+    now: list[Tracked] = []  # the levels above, after the letter
+    before: list[Tracked] = []  # the levels above before the letter, which a level reads
     for number in range(len(levels.levels)):
         actions = levels.table(number)
         if number == 0:
@@ -198,7 +203,7 @@ def _plan_cascade(dfa: DFA, name: str, levels: Cascade, layer: Layer, gated: boo
 def _decisions(
     table: Mapping[tuple[int, ...], Value], levels: Sequence[Tracked]
 ) -> list[tuple[tuple[tuple[Channel, int], ...], Value]]:
-    """Conditions on the bits of the levels, one of which holds for each key, with the value that they decide."""
+    """Return the table as pairs of a condition on the bits of the levels and a value; each key meets exactly one condition."""
     relevant = _relevant_levels(table, len(levels))
     decided = {tuple(key[r] for r in relevant): value for key, value in table.items()}
     found: list[tuple[tuple[tuple[Channel, int], ...], Value]] = []
@@ -218,9 +223,9 @@ def _decisions(
 
 
 def _relevant_levels(table: Mapping[tuple[int, ...], Value], levels: int) -> list[int]:
-    """A level without which the value is still decided need not be read."""
+    """Return levels that together determine the value: each in turn is left out if the remaining ones are enough."""
     base = 1 + max((point for key in table for point in key), default=0)
-    # of each key a number with its points as digits: one level is taken out by a subtraction
+    # each key becomes a number whose digits are its points, so that a subtraction removes a level
     codes = [sum(point * base**level for level, point in enumerate(key)) for key in table]
     relevant = []
     for level in range(levels):

@@ -1,9 +1,9 @@
 """Counting modulo m without permutations of m points: rotations of the plane, and the two-layer construction.
 
-rotation   one layer, two reflections a token, R(2πx/m). No float holds the angles, so its certificate has a length bound.
-two-layer  one reflection a token. Layer 1 tells whether t is odd; with φ_t = (-1)^t s_t, s_t = s_{t-1} + x becomes
-           φ_t = (-1)^t x - φ_{t-1}, a reflection of the m-gon. Exact where m divides 12: 2 by signs, 3 as swaps of three
-           points, 4 as signs and swaps of the plane.
+rotation   one layer, two reflections per token, R(2πx/m). The angles are rounded, so its certificate has a length bound.
+two-layer  one reflection per token. Layer 1 computes whether t is odd; with φ_t = (-1)^t s_t, s_t = s_{t-1} + x becomes
+           φ_t = (-1)^t x - φ_{t-1}, a reflection of the m-gon. Exact if m divides 12: the factor 2 by signs, 3 by swaps of
+           three points, 4 by signs and swaps of the plane.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eigentrack.automata.letter_maps import counter_steps
 from eigentrack.compiler.plan import Block, Factor, Head, Move, NetworkPlan, Products, Row, Wiring
 from eigentrack.compiler.tracking import Tracked, track
 
-PARITY_SWAP = ((0, 1), (1, 0))  # transitions[state][input]: input 1 swaps
+PARITY_SWAP = ((0, 1), (1, 0))  # [state][input] → the next state; input 1 swaps the states
 
 
 def rotation_plan(dfa: DFA) -> NetworkPlan:
@@ -37,7 +37,7 @@ def two_layer_plan(dfa: DFA) -> NetworkPlan:
     wiring, m = Wiring(dfa), dfa.states
     letters = wiring.letters
     parity = track(tuple(tuple(row[1] for _ in letters) for row in PARITY_SWAP), 0, wiring, gated=False)
-    # one input for each letter and parity: the reflection φ → (±x) - φ
+    # one input for each letter and parity, which applies the reflection φ → (±x) - φ
     signed = [(a, odd, (-x if odd else x) % m) for a, x in enumerate(steps) for odd in (0, 1)]
     inputs = wiring.new_channels(len(signed))
     choose = tuple(
@@ -77,10 +77,10 @@ def _counter(dfa: DFA) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _exact_part(p: int, turns: Sequence[int], wiring: Wiring) -> Tracked:
-    """φ → turn - φ modulo 2, 3 or 4, each by one factor."""
+    """Return heads that track φ → turn - φ modulo p = 2, 3 or 4, each turn by one factor."""
     if p < 4:
         return track(tuple(tuple((turn - phi) % p for turn in turns) for phi in range(p)), 0, wiring, gated=False)
-    # the corners ±e_1, ±e_2 of a square; S·(1, 1) and S·(1, -1) are ±1
+    # S is one of the corners ±e_1, ±e_2 of a square; S·(1, 1) and S·(1, -1) are ±1 and identify it
     keys = {0: ((0.0, 1.0), 2), 1: ((1.0, -1.0), 1), 2: ((1.0, 0.0), 2), 3: ((1.0, 1.0), 1)}
     moves = tuple(Move((Factor(keys[turn][0], keys[turn][1], (0.0,)),)) for turn in turns)
     bits = tuple(wiring.channel(offset=0.5) for _ in range(2))
@@ -98,7 +98,7 @@ def _rotation(angle: float) -> Move:
 
 
 def _reflection(angle: float) -> Move:
-    """The point at φ goes to angle - φ: a mirror whose normal stands on the line at angle / 2."""
+    """Return the reflection of the point at φ to angle - φ; the mirror's normal is perpendicular to the line at angle / 2."""
     return Move((_mirror(angle / 2 + math.pi / 2),))
 
 

@@ -1,9 +1,9 @@
-"""Exactness: is any value rounded anywhere in a computation? If none is, the order of evaluation cannot matter.
+"""A check that no value is rounded anywhere in a computation, so that the order of evaluation cannot matter.
 
-Every op that a model runs is one of: a move of data; a sum of products, out = Σ ± x·y; or a gate function. If all x are
-multiples of 2^p, all y of 2^q, and Σ |x||y| < 2^(p+q+m), m the bits of the mantissa, then every partial sum, in any order and
-with or without fused multiply-adds, is a multiple of 2^(p+q) below 2^(p+q+m): a float. Gate functions are allowed at the few
-points where every implementation returns the same: saturated, or at 0. Whatever else happens is reported by name.
+Every op that a model runs is a move of data, a sum of products, out = Σ ± x·y, or a gate function. If all x are multiples of
+2^p, all y of 2^q, and Σ |x||y| < 2^(p+q+m), m the bits of the mantissa, then every partial sum, in any order, with or without
+fused multiply-adds, is a multiple of 2^(p+q) below 2^(p+q+m), and therefore a float. Gate functions are allowed only at the few
+points where every implementation returns the same value: saturated, or at 0. Any other op is reported by name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 MANTISSA_BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
-TF32_BITS = 11  # of the operands of a float32 product, if a user lets the GPU use them
+TF32_BITS = 11  # mantissa bits of the operands of a float32 product, if the user allows TF32
 SATURATED = 1000.0  # beyond this exp(-x) is 0 in every float type
 
 # ops that only move, compare or choose values, or make constants
@@ -61,7 +61,10 @@ _MOVES = frozenset(
 
 
 class ExactnessCheck(TorchDispatchMode):
-    """Watches the ops run inside it; `faults` says which could have rounded, each kind once. The weights must not change."""
+    """A context that checks every op run inside it; `faults` maps the names of ops that may have rounded to reasons.
+
+    The weights must not change, since their facts are cached.
+    """
 
     def __init__(self, weights: Iterable[Tensor] = ()) -> None:
         super().__init__()
@@ -97,10 +100,10 @@ class ExactnessCheck(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class Facts:
-    """Of a tensor: its moduli, and for each entry the largest power of two that divides it."""
+    """The facts about a tensor from which exactness is decided."""
 
-    size: Tensor
-    quanta: Tensor
+    size: Tensor  # the absolute value of each entry
+    quanta: Tensor  # the largest power of two that divides each entry
 
     @staticmethod
     def of(x: Tensor) -> Facts:
@@ -117,19 +120,22 @@ def _makes_floats(out: Any) -> bool:
 
 
 def quanta(x: Tensor) -> Tensor:
-    """For each entry the largest power of two that divides it, in float64; infinity for 0, nan for what is not finite."""
+    """Return the largest power of two that divides each entry, in float64; infinity for 0, nan if the entry is not finite."""
     size = x.detach().double().abs()
     bits = size.view(torch.int64)
-    # without the last set bit of its mantissa, a float is smaller by that bit's value; a power of two has no set bit there
+    # clearing the last set bit of the mantissa makes a float smaller by that bit's value; a power of two has no such bit
     rest = torch.where(bits & (2**52 - 1) == 0, 0, bits & (bits - 1)).view(torch.float64)
     return torch.where(size == 0, math.inf, size - rest + 0 * size)  # 0 * inf is nan
 
 
 def _fits(bound: Tensor, unit: Tensor, dtype: torch.dtype) -> str | None:
-    """Is every multiple of the unit up to the bound a float, entry by entry? Neither too long, nor too large, nor too small."""
+    """Return None if, for each entry, every multiple of the unit up to the bound is a float, otherwise the fault.
+
+    A multiple may need too many bits, be too large, or be too small.
+    """
     limits = torch.finfo(dtype)
     exact = (bound < unit * 2.0 ** MANTISSA_BITS[dtype]) & (bound <= limits.max) & (unit >= limits.tiny)
-    rounded = ~((bound == 0) | exact)  # nan is a fault, too
+    rounded = ~((bound == 0) | exact)  # nan counts as a fault
     if not rounded.any():
         return None
     reach, step = (float(side.expand_as(rounded)[rounded][0]) for side in (bound, unit))
@@ -137,7 +143,7 @@ def _fits(bound: Tensor, unit: Tensor, dtype: torch.dtype) -> str | None:
 
 
 def _matrix_product(look: Look, out: Tensor, x: Tensor, y: Tensor, bias: Tensor | None = None) -> str | None:
-    """Column by column: a weight of 0 takes no part in its column."""
+    """Return the fault of x @ y + bias, or None; each column has its own unit, on which weights of 0 have no influence."""
     a, b = look(x, out), look(y, out)
     for operand in (a, b):
         if ((operand.size > 0) & (operand.size >= operand.quanta * 2.0**TF32_BITS)).any():
@@ -170,7 +176,7 @@ def _reduced(look: Look, out: Tensor, x: Tensor, dim: Any = None, keepdim: bool 
 
 
 def _interpolated(look: Look, out: Tensor, start: Any, end: Any, weight: Any) -> str | None:
-    """start + w (end - start), or end - (1 - w)(end - start): both are sums of products of these."""
+    """Return the fault of start + w (end - start), or None; the bound also covers end - (1 - w)(end - start)."""
     a, b, w, span = look(start, out), look(end, out), look(weight, out), look(end - start, out)
     unit = torch.minimum(torch.minimum(a.quanta, b.quanta), span.quanta * w.quanta.clamp_max(1.0))
     return _fits(a.size + b.size + 2 * span.size * (1 + w.size), unit, out.dtype)
@@ -182,7 +188,7 @@ def _cast(look: Look, out: Tensor, x: Tensor, **_: Any) -> str | None:
 
 
 def _settled(*points: float) -> Callable[..., str | None]:
-    """A rule for a gate function that is exact at ±saturation and at the given points."""
+    """Return a rule for a gate function that is exact at ±saturation and at the given points."""
 
     def rule(look: Look, out: Tensor, x: Tensor, *_: Any, **__: Any) -> str | None:
         known = x.abs() >= SATURATED

@@ -1,9 +1,10 @@
-"""Intervals: [low, high] for every entry of an array, rounded outwards, so that they hold what any computation of it may give.
+"""Intervals [low, high] for every entry of an array, rounded outwards, so that they contain the result of any computation.
 
-Two kinds of rounding are enclosed. That of this file's own float64: sums of n products by γ_n Σ|w||x|, functions by a few units
-in the last place. And that of the network, whose floats have the unit roundoff u and flush what is below `tiny`: every result r
-may be off by a few u|r| + tiny, in any order of summation. u = 0 asks about exact real numbers. Where a value might exceed the
-largest float, it might be inf in the network, and nan after that: there is no interval for it, and Unbounded is raised.
+Two kinds of rounding are enclosed. The first is that of this file's own float64: sums of n products by γ_n Σ|w||x|, functions
+by a few units in the last place. The second is that of the network, whose floats have the unit roundoff u and may flush numbers
+below `tiny` to 0: every result r may be off by a few u|r| + tiny, in any order of summation. u = 0 stands for exact real
+numbers. If a value may exceed the largest float, it may be inf in the network, and later nan; no interval contains that, and
+Unbounded is raised.
 """
 
 from __future__ import annotations
@@ -19,31 +20,33 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 OWN_UNIT, OWN_LARGEST = 2.0**-53, float(np.finfo(np.float64).max)
-FUNCTION_ERROR = 8  # units of roundoff by which a library's exp, tanh … may be off
+FUNCTION_ERROR = 8  # the largest error of a library's exp, tanh …, in units of roundoff
 NOWHERE = np.zeros((), dtype=bool), np.zeros((), dtype=bool)
-SILU_AT, SILU_LEAST = -1.2784645427610738, -0.2784645427610739  # where x σ(x) is least, and a bound from below
+SILU_AT, SILU_LEAST = -1.2784645427610738, -0.2784645427610739  # the x at which x σ(x) is least, and a lower bound of it
 
-_unwarned = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # inf and nan are refused, not warned of
+_unwarned = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # the code raises on inf and nan; no warnings needed
 
 
 class Unbounded(ValueError):
-    """The intervals have grown so wide that a step has no bound any more."""
+    """The error that intervals have grown so wide that a step has no bound."""
 
 
 @dataclass(frozen=True)
 class Interval:
+    """An array of intervals, given by the arrays of their low and high ends."""
+
     low: Array
     high: Array
 
     def __post_init__(self) -> None:
         if self.low.shape != self.high.shape:
             raise ValueError(f"the ends of an interval have the shapes {self.low.shape} and {self.high.shape}")
-        if not bool((self.low <= self.high).all()):  # nan is refused, too
+        if not bool((self.low <= self.high).all()):  # this also refuses nan
             raise ValueError("an interval's low end must not lie above its high end")
 
     @staticmethod
     def at(values: ArrayLike) -> Interval:
-        """Points."""
+        """Return intervals of width 0 at the values."""
         exact = np.asarray(values, dtype=np.float64)
         return Interval(exact, exact)
 
@@ -78,11 +81,11 @@ class Interval:
         return Interval(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
     def within(self, other: Interval) -> Mask:
-        """Row by row: does every entry lie in that of the other?"""
+        """Return for each row whether every interval lies in that of the other."""
         return np.all((other.low <= self.low) & (self.high <= other.high), axis=-1)
 
     def meets(self, other: Interval) -> Mask:
-        """Row by row: have they a point in common?"""
+        """Return for each row whether the two boxes have a point in common."""
         return np.all((self.low <= other.high) & (other.low <= self.high), axis=-1)
 
     def __neg__(self) -> Interval:
@@ -91,18 +94,18 @@ class Interval:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Of the network that is enclosed: unit roundoff, the size below which numbers may become 0, and that above which inf."""
+    """Operations on intervals that enclose those of a network in floats of some type; the defaults enclose exact reals."""
 
-    unit: float = 0.0
-    tiny: float = 0.0
-    largest: float = OWN_LARGEST
+    unit: float = 0.0  # the unit roundoff of the network's floats
+    tiny: float = 0.0  # smaller numbers may be flushed to 0
+    largest: float = OWN_LARGEST  # larger numbers may become inf
 
     def affine(self, x: Interval, weight: Array, bias: Array | None = None) -> Interval:
-        """x [..., n], weight [m, n], bias [m] → [..., m]."""
+        """Return weight x + bias: x [..., n], weight [m, n], bias [m] → [..., m]."""
         return self._linear(lambda vector, matrix: vector @ matrix.T, x, weight, 0.0 if bias is None else bias)
 
     def affine_by_head(self, x: Interval, weight: Array) -> Interval:
-        """x [N, H, n], weight [H, g, m, n] → [N, H, g, m]."""
+        """Return weight x, head by head: x [N, H, n], weight [H, g, m, n] → [N, H, g, m]."""
         return self._linear(lambda vector, matrix: (matrix @ vector[:, :, None, :, None])[..., 0], x, weight, 0.0)
 
     @_unwarned
@@ -121,7 +124,7 @@ class Arithmetic:
 
     @_unwarned
     def plus(self, x: Interval, y: Interval) -> Interval:
-        """An end of -inf, as the scale of an empty sLSTM memory has, stays where it is."""
+        """Return x + y; an end of -inf, which the scale m of an empty sLSTM memory has, stays -inf."""
         empty = np.isneginf(x.low) | np.isneginf(y.low), np.isneginf(x.high) | np.isneginf(y.high)
         return self._rounded(x.low + y.low, x.high + y.high, 1, empty)
 
@@ -164,7 +167,10 @@ class Arithmetic:
 
     @_unwarned
     def rms_norm(self, x: Interval, weight: Array, eps: float) -> Interval:
-        """x_i / √(mean x² + eps) · weight_i, which rises with x_i and falls in modulus with the other entries."""
+        """Return x_i / √(mean x² + eps) · weight_i.
+
+        Without the weight, it rises with x_i, and its modulus falls as the moduli of the other entries grow.
+        """
         n = x.shape[-1]
         squares = np.square(x.low), np.square(x.high)
         least = np.where((x.low <= 0) & (x.high >= 0), 0.0, np.minimum(*squares))
@@ -182,12 +188,12 @@ class Arithmetic:
 
     @_unwarned
     def _rising(self, function: Callable[[Array], Array], x: Interval, least: float, most: float) -> Interval:
-        """A function that rises, with values between `least` and `most`, in floats as well."""
+        """Return the values of an increasing function, which lie between `least` and `most` in floats as well."""
         found = self._rounded(function(x.low), function(x.high), FUNCTION_ERROR)
         return Interval(np.clip(found.low, least, most), np.clip(found.high, least, most))
 
     def _rounded(self, low: Array, high: Array, errors: int, empty: tuple[Mask, Mask] = NOWHERE) -> Interval:
-        """`empty`: which low and which high ends are -inf, and rightly so."""
+        """Return the interval rounded outwards by `errors` roundings; `empty` marks the ends that may be -inf."""
         share = errors * (2 * OWN_UNIT + self.unit)
         ends = _shifted(low, -share, -self.tiny, -np.inf), _shifted(high, share, self.tiny, np.inf)
         for end, rightly in zip(ends, empty, strict=True):
@@ -195,7 +201,7 @@ class Arithmetic:
         return Interval(*ends)
 
     def _refuse_beyond_largest(self, values: Array) -> None:
-        if not bool((np.abs(values) <= self.largest).all()):  # nan is refused, too
+        if not bool((np.abs(values) <= self.largest).all()):  # this also refuses nan
             raise Unbounded(f"a value may exceed {self.largest:.3g}, the largest float")
 
 

@@ -1,11 +1,12 @@
-"""A length bound for rotations, whose angles no float holds exactly: right on every word of at most N letters.
+"""A length bound for rotations with rounded angles: the network answers rightly on every word of at most N letters.
 
-Only for the networks of `cyclic.py`: their matrices are rounded mirrors, their read-out is the m-gon, nothing else is rounded.
-Let every step be followed by snapping the plane's vector to the nearest corner of the m-gon. The snapped system is finite:
-closure proves that it answers like the automaton, and shows the largest error ε of one step, to which the rounding away from
-the corners is added. A step is linear with norm at most 1 + η, so after N steps the true vector is within ε((1 + η)^N - 1)/η of
-the snapped one. Corners j and j + d have logits 2 sin²(πd/m) apart, an error e costs 2 sin(πd/m) e of that, and the read-out
-rounds by less than 5 units of the weights' precision a logit: right while e < s - 5u/s, s = sin(π/m).
+The bound is for the networks of `cyclic.py` only: their matrices are rounded reflections, their read-out is the m-gon, and
+nothing else is rounded. Let every step be followed by snapping the vector of the plane to the nearest corner of the m-gon. The
+snapped system is finite: closure proves that it answers like the automaton, and gives the largest error of one step; adding the
+rounding at points other than corners gives ε. A step is linear with norm at most 1 + η, so after N steps the true vector is
+within ε((1 + η)^N - 1)/η of the snapped one. The logits of corners j and j + d differ by 2 sin²(πd/m), an error e reduces this
+by at most 2 sin(πd/m) e, and the read-out rounds each logit by less than 5 units u of the weights' precision. So the answer is
+right while e < s - 5u/s, s = sin(π/m).
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from eigentrack.models import SequenceModel
 from eigentrack.models.sequence_model import ModelState
 from eigentrack.ops.shared.dispatch import state_dtype
 
-# a factor on a vector h of the plane rounds k·h, b k (k·h) and the sum: 4 + 4 + 2 times u|h| an entry, and |b k k| ≤ 2
+# applying a factor to a vector h of the plane rounds k·h, b k (k·h) and the sum: (4 + 4 + 2) u|h| per entry, and |b k k| ≤ 2
 ROUNDINGS = 32
 
 
 def length_bound(model: SequenceModel, dfa: DFA, alphabet: Alphabet, state_limit: int) -> tuple[Closure, int]:
-    """The closure of the snapped network, and the number of letters up to which the real one follows it."""
+    """Return the closure of the snapped network, and the number of letters up to which the real network agrees with it."""
     corners = dfa.states
     layer = _plane(model)
     mixer = cast(DeltaNet, model.blocks[layer].mixer)
@@ -60,7 +61,7 @@ def length_bound(model: SequenceModel, dfa: DFA, alphabet: Alphabet, state_limit
 
 
 def _plane(model: SequenceModel) -> int:
-    """The layer that turns a vector of the plane."""
+    """Return the number of the layer that rotates a vector of the plane."""
     mixers = [block.mixer for block in model.blocks]
     planes = [layer for layer, mixer in enumerate(mixers) if isinstance(mixer, DeltaNet) and mixer.memory_shape[1:] == (2, 1)]
     if len(planes) != 1 or planes[0] != len(mixers) - 1:
@@ -71,7 +72,7 @@ def _plane(model: SequenceModel) -> int:
 
 
 def _nearest_corner(memory: Tensor, corners: int) -> Tensor:
-    """[..., 2, 1] → the corner of the polygon in the same direction."""
+    """Return the corner of the polygon nearest in direction to each vector, [..., 2, 1]."""
     x, y = memory.double().unbind(-2)
     turn = 2 * math.pi / corners
     angle = torch.round(torch.atan2(y, x) / turn) * turn

@@ -1,6 +1,7 @@
-"""From a plan to a SequenceModel: every weight is set. All are small integers, halves, or the numbers below.
+"""The network of a plan: a SequenceModel all of whose weights are set.
 
-A gate must be exactly 0 or 1, so its logit is ±SETTLED, where σ, softplus and silu no longer depend on rounding:
+In exact plans the weights are small integers, halves, and products with the constants below or their inverses. A gate must be
+exactly 0 or 1, so its logit is ±SETTLED, where σ, softplus and silu no longer depend on rounding:
 σ(-1024) = 0, σ(0) = ½, σ(1024) = 1, silu(-1024) = 0, silu(0) = 0, silu(1024) = 1024 in every float type.
 """
 
@@ -32,14 +33,14 @@ from eigentrack.models.sequence_model import GatedMLP
 from eigentrack.spectrum import EigenRange
 
 SETTLED = 1024.0
-KEEP, SET = 32.0, 256.0  # of a flip-flop: tanh(32) = 1 in every float type, and a weak signal still overrules it
-THRESHOLD = 64.0  # of a threshold unit: tanh(64 / 2) = 1
+KEEP, SET = 32.0, 256.0  # weights of a flip-flop: tanh(32) = 1 in every float type, and even a weak signal overrules it
+THRESHOLD = 64.0  # weight of a threshold unit: tanh(64 / 2) = 1
 NARROW, WIDE = EigenRange(0, 1), EigenRange(-1, 1)
 
 
 def build_network(plan: NetworkPlan, dtype: torch.dtype = torch.float32) -> SequenceModel:
     model = SequenceModel(model_config(plan)).to(dtype)
-    threshold = 0.5 if plan.architecture == "slstm" else 1.0  # bits that may be noisy, or exactly 0 and 1
+    threshold = 0.5 if plan.architecture == "slstm" else 1.0  # the bits of an sLSTM may be noisy, others are exactly 0 or 1
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
@@ -49,7 +50,8 @@ def build_network(plan: NetworkPlan, dtype: torch.dtype = torch.float32) -> Sequ
             if isinstance(block.mlp, GatedMLP):
                 _set_table(block.mlp, planned.table, threshold)
         for state in range(model.config.vocab_size):
-            row = plan.readout[state] if state < len(plan.readout) else ((ALWAYS, -SETTLED),)  # no state: never the answer
+            # a logit that stands for no state must never be the largest
+            row = plan.readout[state] if state < len(plan.readout) else ((ALWAYS, -SETTLED),)
             for channel, weight in row:
                 model.head.weight[state, channel] = weight
     return model.eval()
@@ -69,7 +71,7 @@ def model_config(plan: NetworkPlan) -> ModelConfig:
 
 
 def _describe(mixer: Mixer, channels: int) -> tuple[str, dict[str, Any]]:
-    """The layer's name and options."""
+    """Return the name and the options of the layer."""
     if isinstance(mixer, FlipFlops):
         return "slstm", {"heads": channels}
     if isinstance(mixer, ThresholdUnits):
@@ -126,7 +128,7 @@ def _set_products(layer: DeltaNet, plan: Products) -> None:
 
 
 def _set_gates(layer: GLA, plan: Gates) -> None:
-    """A factor with key 1 is the gate 1 - beta and the write beta value."""
+    """Set the weights of a GLA layer, where a factor with key 1 becomes the gate 1 - beta and the write beta value."""
     assert layer.gate_proj is not None
     assert layer.k_proj is not None
     assert layer.v_proj is not None
@@ -145,7 +147,7 @@ def _set_gates(layer: GLA, plan: Gates) -> None:
 
 
 def _set_flip_flops(layer: SLSTM, plan: FlipFlops) -> None:
-    """A cell for each column; cell 0 and the unused ones are always 1."""
+    """Set the weights of an sLSTM layer with one cell per column of the heads; cell 0 and the unused cells are always 1."""
     z, bias = _open_cells(layer)
     cell = ALWAYS + 1
     for head in plan.heads:
@@ -163,7 +165,7 @@ def _set_flip_flops(layer: SLSTM, plan: FlipFlops) -> None:
 
 
 def _set_threshold_units(layer: SLSTM, plan: ThresholdUnits) -> None:
-    """A cell for each unit; cell 0 and the unused ones are always 1."""
+    """Set the weights of an sLSTM layer with one cell per unit; cell 0 and the unused cells are always 1."""
     z, bias = _open_cells(layer)
     leading = {goal: [n for n, unit in enumerate(plan.units, 1) if unit.goal == goal] for goal in range(len(plan.outputs))}
     most, recurrent = max(map(len, leading.values())), layer.gates.recurrent[0, 0]
@@ -180,7 +182,10 @@ def _set_threshold_units(layer: SLSTM, plan: ThresholdUnits) -> None:
 
 
 def _open_cells(layer: SLSTM) -> tuple[Tensor, Tensor]:
-    """Forget gates are 0, input and output gates 1: h = tanh z. Weights [cells, d] and biases [cells] of z, all cells on."""
+    """Set forget gates to 0, input and output gates to 1, and all cells to 1, so that h = tanh z.
+
+    Return the weights [cells, d] and biases [cells] of z, for the caller to change.
+    """
     weight, bias = layer.gates.input_proj.weight, layer.gates.input_proj.bias
     weights, biases = weight.view(layer.heads, 4, layer.width, -1), bias.view(layer.heads, 4, layer.width)
     biases[:, 0], biases[:, 2], biases[:, 3] = SETTLED, -SETTLED, SETTLED
@@ -190,7 +195,7 @@ def _open_cells(layer: SLSTM) -> tuple[Tensor, Tensor]:
 
 
 def _set_reading(layer: DeltaNet | GLA, heads: tuple[Head, ...]) -> None:
-    """Start, constant query, and where each column goes."""
+    """Set the initial memory, the constant query, and the output channel of each column."""
     assert layer.initial_memory is not None
     keys, values = layer.memory_shape[1:]
     for h, head in enumerate(heads):
@@ -206,7 +211,8 @@ def _set_matrices(layer: Dense, plan: Matrices) -> None:
     identity = torch.eye(size, dtype=layer.matrix_proj.weight.dtype)
     layer.matrix_proj.bias.copy_(identity.flatten())
     assert layer.initial_memory is not None
-    layer.initial_memory[0] = -identity  # S starts as what this adds to the identity: the one column that is read
+    # S starts as the identity plus initial_memory; all columns but the one that is read start as zero
+    layer.initial_memory[0] = -identity
     layer.initial_memory[0, plan.start, plan.start] = 0
     for channel, images in zip(plan.inputs, plan.maps, strict=True):
         layer.matrix_proj.weight[:, channel] = (identity[:, list(images)] - identity).flatten()  # column s is e_images[s]
@@ -223,7 +229,10 @@ def _set_delay(layer: Convolution, plan: Delay) -> None:
 
 
 def _set_table(mlp: GatedMLP, rows: tuple[Row, ...], threshold: float) -> None:
-    """Unit r is silu(threshold SETTLED) if all bits of row r are right, and else silu of 0 or less: nothing."""
+    """Set the weights of an MLP to a table: unit r is silu(threshold SETTLED) if all bits of row r match.
+
+    Otherwise it is silu of a number ≤ 0, and adds nothing.
+    """
     for r, row in enumerate(rows):
         mlp.gate_proj.weight[r, ALWAYS] = SETTLED * (threshold - sum(bit for _, bit in row.when))
         for channel, bit in row.when:
@@ -233,12 +242,12 @@ def _set_table(mlp: GatedMLP, rows: tuple[Row, ...], threshold: float) -> None:
 
 
 def _beta_logits(eigenvalues: EigenRange) -> dict[float, float]:
-    """The logit at which b is exactly 0, 1 or 2."""
+    """Return the logits at which b is exactly 0, 1 or 2, by the value of b."""
     return {0: -SETTLED, 1: 0.0, 2: SETTLED} if eigenvalues == WIDE else {0: -SETTLED, 1: SETTLED}
 
 
 def _gate_logits(eigenvalues: EigenRange) -> dict[float, float]:
-    """The logit at which the eigenvalue is exactly -1, 0 or 1."""
+    """Return the logits at which the eigenvalue is exactly -1, 0 or 1, by the eigenvalue."""
     return {-1: -SETTLED, 0: 0.0, 1: SETTLED} if eigenvalues == WIDE else {0: -SETTLED, 1: SETTLED}
 
 

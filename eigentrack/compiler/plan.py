@@ -1,7 +1,8 @@
-"""NetworkPlan: a compiled network as wiring, before any weight exists; and the tokens that it reads.
+"""Plans of compiled networks, which describe the wiring before any weight exists, and the tokens that the networks read.
 
-The residual stream is a set of channels. Channel 0 is always 1, channel 1 + a is 1 on letter a and else 0; on the begin token
-no letter is on. Every block reads channels and writes others: its mixer from the past, its table (the MLP) from the present.
+The residual stream is a set of channels. Channel 0 is always 1. Channel 1 + a is 1 on letter a and 0 on all other tokens, the
+begin token included. Every block reads some channels and writes others: its mixer from all tokens so far, its table (the MLP)
+from the current token.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def letter_channel(letter: int) -> Channel:
 
 @dataclass(frozen=True)
 class Factor:
-    """S ← (I - beta key keyᵀ) S + beta key valueᵀ."""
+    """A step of a head's state: S ← (I - beta key keyᵀ) S + beta key valueᵀ."""
 
     key: Vector
     beta: float
@@ -32,30 +33,30 @@ class Factor:
 
 @dataclass(frozen=True)
 class Move:
-    """What an input does to the state of a head: forget everything if told so, then apply the factors in order."""
+    """The change that an input makes to the state of a head."""
 
-    factors: tuple[Factor, ...] = ()
-    forget: bool = False
+    factors: tuple[Factor, ...] = ()  # applied in order
+    forget: bool = False  # whether to set the state to 0 before the factors are applied
 
 
 @dataclass(frozen=True)
 class Head:
-    """A state matrix S [points, columns]; after each token column c of Sᵀ query goes to `outputs[c]`, times `scale`."""
+    """A head with a state matrix S [points, columns], which adds `scale` times entry c of Sᵀ query to channel `outputs[c]`."""
 
-    start: tuple[Vector, ...]
+    start: tuple[Vector, ...]  # S before the first token
     moves: tuple[Move, ...]  # one for each input of the layer
-    query: Vector
-    outputs: tuple[Channel, ...]
+    query: Vector  # [points]
+    outputs: tuple[Channel, ...]  # one channel per column
     scale: float = 1.0
 
 
 @dataclass(frozen=True)
 class Products:
-    """A DeltaNet layer: move i of every head is made when channel inputs[i] is 1, none when all are 0."""
+    """A DeltaNet layer, whose heads make move i when channel inputs[i] is 1, and no move when all inputs are 0."""
 
     inputs: tuple[Channel, ...]
     heads: tuple[Head, ...]
-    gated: bool
+    gated: bool  # whether the layer has a gate, which a move needs in order to forget
 
     @property
     def householders(self) -> int:
@@ -64,7 +65,7 @@ class Products:
 
 @dataclass(frozen=True)
 class Gates:
-    """A GLA layer: heads with one point, whose factors act as the eigenvalue 1 - beta and the write beta value."""
+    """A GLA layer of heads with one point, whose factors become the eigenvalue 1 - beta and the write beta value."""
 
     inputs: tuple[Channel, ...]
     heads: tuple[Head, ...]
@@ -72,9 +73,9 @@ class Gates:
 
 @dataclass(frozen=True)
 class FlipFlops:
-    """An sLSTM layer: heads with one point that is only overwritten by 0 or 1 or kept, a flip-flop for each column.
+    """An sLSTM layer of heads with one point, with one flip-flop per column, whose bit is kept or overwritten.
 
-    Before the first letter, when none of the channels `letters` is 1, every head goes to its start.
+    Before the first letter, when none of the channels `letters` is 1, every head is set to its start.
     """
 
     letters: tuple[Channel, ...]
@@ -84,37 +85,37 @@ class FlipFlops:
 
 @dataclass(frozen=True)
 class Unit:
-    """On after `letter` was read in `state`, which led to `goal`; without them, before the first letter."""
+    """A threshold unit that is on after `letter` was read in `state`; the unit of the begin token has neither."""
 
     state: int | None
     letter: Channel | None
-    goal: int
+    goal: int  # the state after the letter
 
 
 @dataclass(frozen=True)
 class ThresholdUnits:
-    """An sLSTM layer with one unit that is on at a time; output s is 1 if that unit led to state s."""
+    """An sLSTM layer of threshold units, one of which is on at a time."""
 
     letters: tuple[Channel, ...]
     units: tuple[Unit, ...]
-    outputs: tuple[Channel, ...]
+    outputs: tuple[Channel, ...]  # channel s is 1 if the goal of the unit that is on is state s
 
 
 @dataclass(frozen=True)
 class Matrices:
-    """A dense layer: maps[i][state] is where input i takes the state; output s is 1 in state s."""
+    """A dense layer, which applies the transition function itself."""
 
     inputs: tuple[Channel, ...]
-    maps: tuple[tuple[int, ...], ...]
-    start: int
-    outputs: tuple[Channel, ...]
+    maps: tuple[tuple[int, ...], ...]  # [input][state] → the next state
+    start: int  # the start state
+    outputs: tuple[Channel, ...]  # channel s is 1 in state s
 
 
 @dataclass(frozen=True)
 class Delay:
-    """A convolution: each target is its source `lag` tokens ago."""
+    """A convolution layer that copies channels with a delay."""
 
-    lines: tuple[tuple[Channel, Channel, int], ...]  # source, target, lag
+    lines: tuple[tuple[Channel, Channel, int], ...]  # (source, target, lag): the target is the source `lag` tokens ago
 
 
 Mixer = Products | Gates | FlipFlops | ThresholdUnits | Matrices | Delay
@@ -122,9 +123,9 @@ Mixer = Products | Gates | FlipFlops | ThresholdUnits | Matrices | Delay
 
 @dataclass(frozen=True)
 class Row:
-    """If every channel in `when` has its bit, `weight` times `source` is added to `then`."""
+    """A row of a table, which adds `weight` times channel `source` to channel `then` if every channel in `when` has its bit."""
 
-    when: tuple[tuple[Channel, int], ...]
+    when: tuple[tuple[Channel, int], ...]  # pairs of a channel and a bit
     then: Channel
     source: Channel = ALWAYS
     weight: float = 1.0
@@ -132,16 +133,21 @@ class Row:
 
 @dataclass(frozen=True)
 class Block:
+    """A block of the network: a mixer, then a table."""
+
     mixer: Mixer
     table: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True)
 class Alphabet:
-    """How a word becomes tokens: begin, then each letter and its fillers. Tokens are numbered: letters, begin, filler."""
+    """The tokens of a word: begin, then each letter and its fillers.
 
-    letters: int
-    tokens_per_letter: int = 1
+    The letters have the first numbers, then comes the begin token, then the filler.
+    """
+
+    letters: int  # number of letters
+    tokens_per_letter: int = 1  # a letter and its fillers
 
     @property
     def begin(self) -> int:
@@ -153,7 +159,7 @@ class Alphabet:
 
     @property
     def size(self) -> int:
-        """Different tokens; a filler is one of them only where it is used."""
+        """The number of distinct tokens; the filler counts only if it is used."""
         return self.letters + 1 + (self.tokens_per_letter > 1)
 
     def spelled(self, letter: int) -> list[int]:
@@ -165,15 +171,15 @@ class Alphabet:
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """`readout[state]` weighs channels into the logit of that state; the highest logit is the network's answer."""
+    """The plan of a network that tracks an automaton; the network's answer is the state with the largest logit."""
 
     dfa: DFA
-    construction: str
+    construction: str  # the name of the construction
     blocks: tuple[Block, ...]
-    channels: int
-    offsets: tuple[tuple[Channel, float], ...]  # what the embedding puts into a channel on every token
-    readout: tuple[tuple[tuple[Channel, float], ...], ...]
-    exact: bool = True
+    channels: int  # width of the residual stream
+    offsets: tuple[tuple[Channel, float], ...]  # (channel, the value that the embedding gives it on every token)
+    readout: tuple[tuple[tuple[Channel, float], ...], ...]  # [state] → pairs (channel, its weight in the logit of the state)
+    exact: bool = True  # whether the network computes without rounding errors
     tokens_per_letter: int = 1  # a letter, then tokens_per_letter - 1 fillers
 
     @property
@@ -182,12 +188,12 @@ class NetworkPlan:
 
     @property
     def householders(self) -> int:
-        """Factors a token, in the layer that has most; 0 where there are none."""
+        """The number of factors per token in the layer that has most; 0 if no layer has factors."""
         return max((block.mixer.householders for block in self.blocks if isinstance(block.mixer, Products)), default=0)
 
     @property
     def architecture(self) -> str:
-        """diagonal, dense, slstm, deltanet (one factor, no gate), deltaproduct (several) or gated."""
+        """The kind of layers: diagonal, dense, slstm, deltanet (one factor, no gate), deltaproduct (several) or gated."""
         mixers = [block.mixer for block in self.blocks]
         if any(isinstance(mixer, (FlipFlops, ThresholdUnits)) for mixer in mixers):
             return "slstm"
@@ -201,7 +207,7 @@ class NetworkPlan:
 
 
 class Wiring:
-    """Hands out channels while a plan is drawn up."""
+    """A builder of plans, which allocates the channels."""
 
     def __init__(self, dfa: DFA) -> None:
         self.dfa = dfa

@@ -1,8 +1,8 @@
-"""Robustness: how large an error ε in every number of the state, after every token, a network bears at every length. By boxes.
+"""Proofs of robustness: an error ε in every number of the state, after every token, that a network tolerates at every length.
 
-The proof (boxes.py) encloses the step function in the floats of the network, in any order of evaluation, if its exp, tanh and
-the like are right to FUNCTION_ERROR units of roundoff. So it proves the network itself, too: rounding is enclosed with ε to
-spare.
+The proof (boxes.py) encloses the step function in the floats of the network, in any order of evaluation, provided that its exp,
+tanh and the like are right to FUNCTION_ERROR units of roundoff. So it also proves the network without extra errors: the boxes
+enclose its rounding in addition to ε.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MOST_BOXES = 20_000
 
 @dataclass(frozen=True)
 class Robustness:
-    """`epsilon` is 0 where none was proved, and `obstacle` then says what was in the way of the smallest that was tried."""
+    """The largest error ε against which a network was proved to be robust."""
 
-    epsilon: float
-    boxes: int
-    margin: float  # the least lead of a right answer, over all states in all boxes
-    obstacle: str = ""
+    epsilon: float  # 0 if no ε was proved
+    boxes: int  # number of boxes of the proof
+    margin: float  # the least difference between the right logit and the next, over all states in all boxes
+    obstacle: str = ""  # if no ε was proved, why the proof of the smallest candidate failed
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -53,7 +53,14 @@ class Robustness:
 
 
 def network_boxes(model: SequenceModel, dfa: DFA, alphabet: Alphabet, epsilon: float) -> BoxCertificate | Undecided:
-    """Boxes of joint states, one or more for every state of the automaton, that prove this ε."""
+    """Return boxes of joint states that prove robustness against errors of at most `epsilon`, or why there are none.
+
+    Args:
+        model: the network.
+        dfa: the automaton; the network's answer after a word is the number of a state.
+        alphabet: the tokens of the letters, one token per letter.
+        epsilon: the largest error in every number of the state after every token.
+    """
     if alphabet.tokens_per_letter != 1:
         raise ValueError("boxes are found for networks that read one token a letter")
     return _boxes_of(_begin(model, dfa, alphabet, epsilon), dfa, epsilon)
@@ -69,14 +76,14 @@ def _boxes_of(begun: BoxedStart | Undecided, dfa: DFA, epsilon: float) -> BoxCer
 
 @dataclass(frozen=True)
 class BoxedStart:
-    """A network after the tokens before the first letter: its joint state, and by how much the right answer leads."""
+    """A network that has read the tokens before the first letter."""
 
-    step: BoxStep
-    state: Interval
-    margin: float
+    step: BoxStep  # the network's step on boxes
+    state: Interval  # the box of its joint state
+    margin: float  # the least difference between the right logit and the next, on the empty word
 
     def boxes(self, label: int, transitions: Transitions, epsilon: float, limit: int) -> BoxCertificate | Undecided:
-        """Return boxes that prove this ε, the answer to the empty word included."""
+        """Return boxes that prove this ε, or why there are none; the margin includes the answer to the empty word."""
         found = find_boxes(self.step, self.state, label, transitions, epsilon, limit)
         return found if isinstance(found, Undecided) else dataclasses.replace(found, margin=min(found.margin, self.margin))
 
@@ -90,9 +97,16 @@ def boxed_start(
     epsilon: float,
     classes: int | None = None,
 ) -> BoxedStart | Undecided:
-    """Read the opening's tokens. `letters` has the token of each letter, `outputs` the answer of each state.
+    """Read the tokens before the first letter; return `Undecided` unless the answer to the empty word is certain.
 
-    The answers are the first `classes` logits; that to the empty word, which the opening's last token gives, must be certain.
+    Args:
+        model: the network.
+        opening: the tokens before the first letter; the last one gives the answer to the empty word.
+        letters: the token of each letter.
+        outputs: the logit that is the right answer in each state.
+        start: the start state.
+        epsilon: the largest error in every number of the state after every token.
+        classes: the number of logits that are answers, which come first; None means all.
     """
     network, tokens, answers = BoxedNetwork(model), np.array(letters), np.array(outputs)
 
@@ -111,7 +125,7 @@ def boxed_start(
 
 
 def _margins(logits: Interval, targets: NDArray[np.int_]) -> NDArray[np.float64]:
-    """How far the right logit leads at least, row by row."""
+    """Return the least difference between the right logit and the next, for each row."""
     others = logits.high.copy()
     rows = np.arange(len(targets))
     others[rows, targets] = -np.inf
@@ -119,7 +133,10 @@ def _margins(logits: Interval, targets: NDArray[np.int_]) -> NDArray[np.float64]
 
 
 def largest_proved(prove: Callable[[float], BoxCertificate | Undecided]) -> BoxCertificate | Undecided:
-    """Of the largest candidate that is proved, by bisection: what holds for an ε holds for every smaller one."""
+    """Return the proof of the largest candidate ε that can be proved, found by bisection.
+
+    Robustness against an ε implies robustness against every smaller one.
+    """
     first, last = 0, len(CANDIDATES)  # every candidate from `last` on is proved
     best: BoxCertificate | Undecided = Undecided("nothing was tried")
     while first < last:
@@ -133,12 +150,19 @@ def largest_proved(prove: Callable[[float], BoxCertificate | Undecided]) -> BoxC
 
 
 def certify_robust(model: SequenceModel, dfa: DFA, alphabet: Alphabet) -> Robustness:
+    """Return the largest candidate ε in every number of the state that the network provably tolerates.
+
+    Args:
+        model: the network.
+        dfa: the automaton; the network's answer after a word is the number of a state.
+        alphabet: the tokens of the letters, one token per letter.
+    """
     found = largest_proved(lambda epsilon: network_boxes(model, dfa, alphabet, epsilon))
     return _summary(found) if isinstance(found, BoxCertificate) else Robustness(0.0, 0, 0.0, str(found))
 
 
 def confirm_robust(model: SequenceModel, dfa: DFA, alphabet: Alphabet, epsilon: float) -> Robustness:
-    """The proof for one ε anew: boxes are found, and then checked by themselves."""
+    """Prove robustness against one ε again: find boxes, then check them independently of the search."""
     begun = _begin(model, dfa, alphabet, epsilon)
     found = _boxes_of(begun, dfa, epsilon)
     if isinstance(found, Undecided) or isinstance(begun, Undecided):

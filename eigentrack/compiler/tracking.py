@@ -1,12 +1,12 @@
-"""Heads that track an automaton of permutations and resets, exactly, and the bits in which they tell its state.
+"""Heads that track an automaton of permutations and resets exactly, and the bits that encode its state.
 
-Three kinds, the smallest that fits the action of the letters on its points:
+There are three kinds of heads; each action of the letters on points gets the smallest kind that fits:
   register  identity and resets only    S is the code of the point itself, overwritten by one factor
   sign      two points                  S = ±1, swapped by I - 2kkᵀ with k = 1
   one-hot   anything else               S is a one-hot vector, moved by swaps; one head for each bit of the point's code
 
-A swap of points i and j is the factor I - b k kᵀ with key e_i - e_j and b = 1, and erasing point i that with key e_i and b = 1.
-All entries are -1, 0 or 1, so nothing is ever rounded; with unit keys the swap would have 1/√2 in it.
+The factor I - b k kᵀ swaps points i and j if its key is e_i - e_j and b = 1, and erases point i if its key is e_i and b = 1.
+All entries are -1, 0 or 1, so nothing is ever rounded; the unit key of a swap would have entries ±1/√2.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from eigentrack.expressivity.householder_products import factor_partial_permutat
 
 @dataclass(frozen=True)
 class Tracked:
-    """`codes[state]` are the values of the channels `bits` in that state, all different."""
+    """Heads that track an automaton, and the bits that encode its state."""
 
     heads: tuple[Head, ...]
-    bits: tuple[Channel, ...]
-    codes: tuple[tuple[int, ...], ...]
+    bits: tuple[Channel, ...]  # the channels of the bits
+    codes: tuple[tuple[int, ...], ...]  # [state] → the values of the bits in that state; all states have different codes
 
     def literals(self, state: int) -> tuple[tuple[Channel, int], ...]:
         return tuple(zip(self.bits, self.codes[state], strict=True))
 
 
 def track(transitions: Sequence[Sequence[int]], start: int, wiring: Wiring, gated: bool) -> Tracked:
-    """`transitions[state][input]`, every input a permutation or a reset of the states."""
+    """Return heads that track an automaton of permutations and resets, where `transitions[state][input]` is the next state."""
     parts = [_track_action(action, start, wiring, gated) for action in split(transitions)]
     codes = (sum((part.codes[state] for part in parts), ()) for state in range(len(transitions)))
     return Tracked(
@@ -44,7 +44,10 @@ def track(transitions: Sequence[Sequence[int]], start: int, wiring: Wiring, gate
 
 
 def track_with_sink(transitions: Sequence[Sequence[int]], sink: int, start: int, wiring: Wiring) -> Tracked:
-    """The sink is the zero vector; every input is injective on the states that it does not send there."""
+    """Return heads that track an automaton whose inputs are one-to-one on the states that they do not send to the sink.
+
+    The sink is coded as the zero vector.
+    """
     live = [state for state in range(len(transitions)) if state != sink]
     place = {state: point for point, state in enumerate(live)}
     moves = []
@@ -109,29 +112,35 @@ def _one_hot(action: Action, start: int, wiring: Wiring, gated: bool) -> Tracked
         Head(first, moves, tuple(float(code[b]) for code in point_codes), wiring.new_channels(columns))
         for b in range(len(point_codes[0]))
     ]
-    bits = tuple(heads[b].outputs[c] for c in range(columns) for b in range(len(heads)))  # column by column, as the codes
+    bits = tuple(heads[b].outputs[c] for c in range(columns) for b in range(len(heads)))  # column by column, like the codes
     return Tracked(tuple(heads), bits, _column_codes(action))
 
 
 def _column_codes(action: Action) -> tuple[tuple[int, ...], ...]:
-    """The codes of a state's points, column after column."""
+    """Return the code of each state: the codes of its points, column after column."""
     states = range(len(action.columns[0]))
     return tuple(sum((_code(column[state], action.points - 1) for column in action.columns), ()) for state in states)
 
 
 def _code(number: int, largest: int) -> tuple[int, ...]:
-    """Binary, lowest bit first, as many bits as the largest number needs."""
+    """Return the number in binary, lowest bit first, with as many bits as the largest number needs."""
     return tuple(number >> b & 1 for b in range(max(1, largest.bit_length())))
 
 
 def move_points(images: Sequence[int | None], columns: int) -> Move:
-    """Return the injective map point → images[point], None for nothing, applied to every column."""
+    """Return the move that takes each point to images[point], or erases it if that is None, in every column.
+
+    The map must be one-to-one on the points that it does not erase.
+    """
     nothing = (0.0,) * columns
     return Move(tuple(Factor(factor.key, factor.beta, nothing) for factor in factor_partial_permutation(images)))
 
 
 def reset_points(size: int, targets: Sequence[int], gated: bool) -> Move:
-    """Column c becomes the one-hot vector of targets[c]: by the gate and a write, or by overwriting point after point."""
+    """Return the move that sets column c to the one-hot vector of targets[c].
+
+    If `gated`, the gate clears the state and factors write the targets; otherwise factors overwrite one point after the other.
+    """
     points = sorted(set(targets)) if gated else range(size)
     writes = (
         Factor(tuple(float(p == point) for p in range(size)), 1, tuple(float(t == point) for t in targets)) for point in points

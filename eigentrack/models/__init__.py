@@ -1,4 +1,4 @@
-"""One sequence model; the mixer is an argument."""
+"""The sequence model, whose layers can be any mixers, its configuration, and how it is saved and loaded."""
 
 from eigentrack.models.config import ModelConfig as ModelConfig
 from eigentrack.models.sequence_model import ModelState as ModelState

@@ -1,4 +1,4 @@
-"""ModelConfig: everything that determines a SequenceModel but its weights. Frozen, checked, and the same in JSON."""
+"""ModelConfig: everything that determines a SequenceModel except its weights; it is checked and can be written as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eigentrack.models.migration import current_form
 from eigentrack.options import accepted_options, check_options
 from eigentrack.spectrum import EigenRange, Eigenvalues, eigenvalues_from_json
 
-# entries that are one for all layers or one for each: their types, and what to call them
+# entries with one value for all layers or a tuple of one per layer: the type of a value, and its description in errors
 _PER_LAYER: dict[str, tuple[Any, str]] = {
     "mixer": (str, "a name"),
     "mixer_options": (Mapping, "a mapping"),
@@ -28,24 +28,27 @@ _RANGE_OPTIONS = ("eigenvalues", "gate", "widened_from")  # mixer options that h
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """`mixer`, `mixer_options` and `initial` are one for all layers, or a tuple with one for each: a hybrid needs no new class.
+    """The configuration of a SequenceModel.
 
-    `initial` says where weights of a new model start, by the names of `layers.initialisers.INITIALISERS`.
+    `mixer`, `mixer_options`, `initial`, `mlp_width` and `norm_place` are one value for all layers, or a tuple with one per
+    layer, so that a hybrid model needs no class of its own.
     """
 
-    vocab_size: int
-    d_model: int = 128
-    layers: int = 2
-    mixer: str | tuple[str, ...] = "deltanet"
-    eigenvalues: Eigenvalues = EigenRange(-1, 1)  # noqa: RUF009, it is frozen
+    vocab_size: int  # the number of tokens
+    d_model: int = 128  # the width of the residual stream
+    layers: int = 2  # the number of blocks
+    mixer: str | tuple[str, ...] = "deltanet"  # a name in `layers.MIXERS`
+    eigenvalues: Eigenvalues = EigenRange(-1, 1)  # of all linear mixers  # noqa: RUF009, it is frozen
+    # options of the mixer; those named like an entry of the model (eigenvalues, norm_eps, backend) replace it for the layer
     mixer_options: Mapping[str, Any] | tuple[Mapping[str, Any], ...] = field(default_factory=dict)
+    # initial values of a new model's weights, by the names of `layers.initialisers.INITIALISERS`
     initial: Mapping[str, Any] | tuple[Mapping[str, Any], ...] = field(default_factory=dict)
-    mlp_width: int | tuple[int, ...] | None = None  # None: 2 d_model; 0: no MLP; or one a layer
-    norm: str = "rms"  # or "none", for weights that are set and not learned
-    norm_place: str | tuple[str, ...] = "before"  # or "after" the mixer and the MLP, within the residual branch
-    norm_eps: float = 1e-5
-    tie_embeddings: bool = False
-    backend: str = "auto"
+    mlp_width: int | tuple[int, ...] | None = None  # None: 2 d_model; 0: no MLP
+    norm: str = "rms"  # "rms", or "none" for models whose weights are set instead of learned
+    norm_place: str | tuple[str, ...] = "before"  # "before", or "after" the mixer and the MLP, within the residual branch
+    norm_eps: float = 1e-5  # the eps of the norms, which keeps them from dividing by 0
+    tie_embeddings: bool = False  # whether the head shares its weights with the embedding
+    backend: str = "auto"  # the backend of the ops: auto, reference, chunked or triton
 
     def __post_init__(self) -> None:
         require_positive(vocab_size=self.vocab_size, d_model=self.d_model, layers=self.layers)
@@ -89,7 +92,7 @@ class ModelConfig:
 
     @property
     def norm_places(self) -> tuple[str, ...]:
-        """Where every layer has its norms."""
+        """The place of every layer's norms, "before" or "after"."""
         return self._per_layer("norm_place")
 
     @property
@@ -99,13 +102,13 @@ class ModelConfig:
 
     @property
     def initial_values(self) -> tuple[Mapping[str, Any], ...]:
-        """Where the weights of every layer's mixer start, by the names of initialisers."""
+        """The initial values of every layer's mixer, by the names of initialisers."""
         return self._per_layer("initial")
 
     def build_mixer(self, layer: int) -> Mixer:
-        """Build the mixer of a layer, with the weights that it starts with."""
+        """Build the mixer of a layer, with its initial weights."""
         mixer, options = MIXERS[self.mixers[layer]], dict(self.options[layer])
-        # the model's values, unless the layer's own options say otherwise
+        # the model's values are defaults of the layer's options
         for name in ("eigenvalues", "norm_eps", "backend"):
             if name in accepted_options(mixer):
                 options.setdefault(name, getattr(self, name))
@@ -115,8 +118,10 @@ class ModelConfig:
         return built
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; EigenRange as [low, high], EigenDisk as {"disk": [inner, outer]}, EigenPolygon as
-        {"polygon": corners}. Initial values are left out where there are none: so hashes of older models stay as they are."""
+        """Return the configuration in plain JSON values.
+
+        `initial` is left out if it is empty, so that the hashes of older models stay the same.
+        """
         values = {item.name: _plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
         if not self.initial:
             del values["initial"]
@@ -124,7 +129,7 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, values: Any) -> ModelConfig:
-        """Read a configuration of this version or of an older one."""
+        """Return the configuration for JSON values that this version or an older one has written."""
         known = {item.name for item in dataclasses.fields(cls)}
         if not isinstance(values, dict) or "vocab_size" not in values:
             raise ValueError("a model configuration must be a JSON object with at least vocab_size")
@@ -166,7 +171,7 @@ def _plain(value: Any) -> Any:
 
 def _decode_options(options: Any) -> Any:
     if not isinstance(options, dict):
-        return options  # ModelConfig says what is wrong with it
+        return options  # ModelConfig raises an error for it
     return {
         key: eigenvalues_from_json(value) if key in _RANGE_OPTIONS and value is not None else value
         for key, value in options.items()

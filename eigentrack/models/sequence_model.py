@@ -1,4 +1,6 @@
-"""SequenceModel: embedding, blocks of (norm, mixer, residual, norm, gated MLP, residual), norm, head. The mixer is an argument.
+"""SequenceModel: embedding, blocks of (norm, mixer, residual, norm, gated MLP, residual), norm, head.
+
+The configuration names the mixer of each block.
 
 B batch  T time  d model width
 """
@@ -14,6 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar, cast
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.export import register_dataclass
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -25,25 +28,29 @@ from eigentrack.ops.shared.packing import Packing
 
 @dataclass(frozen=True)
 class ModelState:
-    """The states of all layers; all that the model knows about the tokens so far."""
+    """The states of all layers, which hold everything that the model has kept of the tokens so far."""
 
     layers: tuple[MixerState, ...]
 
     def select(self, rows: Tensor) -> ModelState:
-        """The states of some of the sequences, in the order of `rows`."""
+        """Return the states of the sequences `rows`, in this order."""
         return ModelState(tuple(layer.select(rows) for layer in self.layers))
 
     @staticmethod
     def stack(states: Sequence[ModelState]) -> ModelState:
-        """The sequences of all of them."""
+        """Return one state with the sequences of all `states`, one after another."""
         return ModelState(tuple(MixerState.stack(layer) for layer in zip(*(state.layers for state in states), strict=True)))
 
     def detach(self) -> ModelState:
+        """Return the same state without its gradient history, for truncated backpropagation."""
         return ModelState(tuple(layer.detach() for layer in self.layers))
 
 
+register_dataclass(ModelState, serialized_type_name="eigentrack.ModelState")
+
+
 class GatedMLP(nn.Module):
-    """down(silu(gate(x)) ⊙ up(x))."""
+    """A gated MLP: down(silu(gate(x)) ⊙ up(x))."""
 
     def __init__(self, d_model: int, width: int) -> None:
         super().__init__()
@@ -56,6 +63,8 @@ class GatedMLP(nn.Module):
 
 
 class Block(nn.Module):
+    """One layer of the model: a mixer and a gated MLP, each with a norm and a residual connection."""
+
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         width = config.mlp_widths[layer]
@@ -88,10 +97,14 @@ class Block(nn.Module):
 
 
 class SequenceModel(nn.Module):
+    """A model that maps tokens to logits; `config` determines it, except for its weights."""
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.activation_checkpointing = False  # in training: keep only the input of each block, and compute the rest again
+        self.activation_checkpointing = (
+            False  # in training: whether to keep only the input of each block and recompute the rest
+        )
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
         self.norm = _norm(config)
@@ -108,28 +121,38 @@ class SequenceModel(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "B T"], state: ModelState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> tuple[Float[Tensor, "B T vocab"], ModelState]:
-        """Logits after every token, and the state from which the next tokens go on."""
+        """Return the logits after every token, and the state after the last token.
+
+        Args:
+            tokens: the tokens to read.
+            state: the state before the first token, one row per sequence; None for the initial state.
+            cu_seqlens: bounds of packed sequences in a batch of one row, [0, end of sequence 0, ..., T], or a `Packing` of
+                them; None for a plain batch.
+        """
         x, state = self.hidden(tokens, state, cu_seqlens)
         return self.head(x), state
 
     def hidden(
         self, tokens: Int[Tensor, "B T"], state: ModelState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> tuple[Float[Tensor, "B T d"], ModelState]:
-        """What the head reads: `forward` without it, for a loss that never holds all logits at once."""
+        """Return the input of the head instead of the logits, for a loss that does not hold all logits in memory at once."""
         self._check_tokens(tokens, 2, "[batch, time]")
         packing = Packing.of(tokens, cu_seqlens)
         checkpointed = self.activation_checkpointing and self.training and torch.is_grad_enabled()
 
         def apply(block: nn.Module, x: Tensor, layer_state: MixerState | None) -> tuple[Tensor, MixerState]:
             if checkpointed:
-                # no layer draws random numbers, so no random state is kept: some versions of torch cannot inside a CUDA graph
+                # no layer draws random numbers; some versions of torch cannot save the random state inside a CUDA graph
                 return checkpoint(block, x, layer_state, packing, use_reentrant=False, preserve_rng_state=False)
             return block(x, layer_state, packing)
 
         return self._through_blocks(tokens, state, apply)
 
     def step(self, token: Int[Tensor, " B"], state: ModelState | None = None) -> tuple[Float[Tensor, "B vocab"], ModelState]:
-        """One token for each sequence, in time and memory that do not grow with what came before (but for attention)."""
+        """Return the logits after one token per sequence, and the new state.
+
+        Except for attention, time and memory do not grow with the number of tokens before.
+        """
         self._check_tokens(token, 1, "[batch]")
         x, state = self._through_blocks(token, state, lambda block, x, layer_state: block.step(x, layer_state))
         return self.head(x), state
@@ -143,7 +166,15 @@ class SequenceModel(nn.Module):
         top_k: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "B length"]:
-        """`length` new tokens after the prompt; temperature 0 takes the likeliest token."""
+        """Return `length` new tokens after the prompt.
+
+        Args:
+            tokens: the prompts, all of one length.
+            length: the number of new tokens per sequence.
+            temperature: what the logits are divided by; 0 takes the most likely token.
+            top_k: draw among this many most likely tokens; None: among all.
+            generator: the source of random numbers; None: torch's default one.
+        """
         if length < 1:
             raise ValueError(f"length={length} must be at least 1")
         drawn = self.stream(tokens, temperature=temperature, top_k=top_k, generator=generator)
@@ -158,8 +189,8 @@ class SequenceModel(nn.Module):
         top_k: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Iterator[Int[Tensor, " B"]]:
-        """New tokens after the prompt, one for each sequence at a time, without end; each is computed when it is asked for."""
-        if not temperature >= 0:  # nor NaN
+        """Yield new tokens after the prompt without end, one per sequence at a time; for the arguments see `generate`."""
+        if not temperature >= 0:  # also refuses NaN
             raise ValueError(f"temperature={temperature} must be 0 (greedy) or above")
         if top_k is not None and not 1 <= top_k <= self.config.vocab_size:
             raise ValueError(f"top_k={top_k} must lie between 1 and vocab_size={self.config.vocab_size}")
@@ -187,7 +218,7 @@ class SequenceModel(nn.Module):
             raise ValueError(f"tokens have shape {list(tokens.shape)}, expected a non-empty {layout}")
         if tokens.is_floating_point() or tokens.dtype == torch.bool:
             raise ValueError(f"tokens have dtype {tokens.dtype}, expected integers")
-        if tokens.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere the look would stall the device
+        if tokens.device.type == "cpu" and not torch.compiler.is_compiling():  # on a GPU the check would wait for the device
             low, high = int(tokens.min()), int(tokens.max())
             if low < 0 or high >= self.config.vocab_size:
                 wrong = low if low < 0 else high
@@ -201,7 +232,7 @@ Found = TypeVar("Found")
 def in_evaluation_mode(
     measure: Callable[Concatenate[SequenceModel, Rest], Found],
 ) -> Callable[Concatenate[SequenceModel, Rest], Found]:
-    """Run the function with its model in evaluation mode; afterwards the model is in the mode it was in."""
+    """Return a function that runs `measure` with its model in evaluation mode, and restores the mode afterwards."""
 
     @wraps(measure)
     def measured(model: SequenceModel, *args: Rest.args, **kwargs: Rest.kwargs) -> Found:
@@ -220,11 +251,11 @@ def _norm(config: ModelConfig) -> nn.Module:
 
 
 def _draw(logits: Float[Tensor, "B vocab"], temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:
-    if temperature < torch.finfo(torch.float32).tiny:  # 0, or what float32 cannot divide by
+    if temperature < torch.finfo(torch.float32).tiny:  # 0, or too small to divide by in float32
         return logits.argmax(-1)
     logits = logits.float()
     scaled = (logits - logits.amax(-1, keepdim=True)) / temperature
-    if top_k is not None:  # by index: of equal logits only top_k stay
+    if top_k is not None:  # by index, so that exactly top_k tokens are left even if logits are equal
         best = scaled.topk(top_k)
         scaled = torch.full_like(scaled, -torch.inf).scatter(-1, best.indices, best.values)
     return torch.multinomial(torch.softmax(scaled, -1), 1, generator=generator)[:, 0]

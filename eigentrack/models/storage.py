@@ -1,12 +1,11 @@
-"""A model on disk: a folder with config.json and model.safetensors. Writes are atomic, reads fully checked; no pickles.
+"""Saved models: folders with config.json and model.safetensors. Files are written atomically and checked when read; no pickles.
 
-A folder that transformers saved can be read as well: it holds the same under one name more, and its weights may lie in several
-files (shards), which an index names.
+Folders that transformers has saved can be read, too: their configuration is nested under one key, the names of their weights
+have a prefix, and the weights may be split into several files (shards), which an index lists.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
@@ -15,42 +14,47 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from eigentrack.files import write_json, write_tensors
+from eigentrack.json_text import parse_json
 from eigentrack.models.config import ModelConfig
 from eigentrack.models.sequence_model import SequenceModel
 
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)  # the types of weights
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"  # {"weight_map": {tensor: file}}, in place of one file
-WRAPPED_CONFIG, WRAPPED_WEIGHTS = "sequence_model", "model."  # where transformers' folders have the configuration and weights
+INDEX_FILE = "model.safetensors.index.json"  # {"weight_map": {tensor: file}}, if there are several files
+WRAPPED_CONFIG, WRAPPED_WEIGHTS = "sequence_model", "model."  # key and prefix in folders of transformers
 
 
 def save_model(model: SequenceModel, folder: str | Path) -> None:
+    """Write the configuration and the weights of `model` to `folder`, which is created if it does not exist."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    # weights first: a folder with a configuration is complete
+    # weights first, so that a folder with a configuration is complete
     write_tensors(folder / WEIGHTS_FILE, stored_weights(model), {"format": "pt"})
     write_json(folder / CONFIG_FILE, model.config.to_json())
 
 
 def load_model(folder: str | Path, device: str | torch.device = "cpu") -> SequenceModel:
+    """Return the model that is saved in `folder`, in evaluation mode, on `device`, with the precision of each saved tensor."""
     folder = Path(folder)
     config = load_config(folder)
     weights = {name.removeprefix(WRAPPED_WEIGHTS): tensor for name, tensor in read_tensors(folder).items()}
     model = SequenceModel(config)
     _check_weights(folder, weights, stored_weights(model))
-    model.load_state_dict(weights, strict=not config.tie_embeddings, assign=True)  # with the precision of each tensor
+    model.load_state_dict(weights, strict=not config.tie_embeddings, assign=True)  # keeps the precision of each tensor
     if config.tie_embeddings:
         model.head.weight = model.embedding.weight
-    return model.to(device)
+    return model.eval().to(device)
 
 
 def load_config(folder: str | Path) -> ModelConfig:
+    """Return the configuration of the model that is saved in `folder`."""
     path = Path(folder) / CONFIG_FILE
     try:
-        values = json.loads(path.read_text())
+        values = parse_json(path.read_text())
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing: {folder} is not a saved model") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid JSON ({error})") from None
+    except ValueError as error:  # of parse_json, or of the text's encoding
+        raise ValueError(f"{path}: {error}") from None
     try:
         return ModelConfig.from_json(values.get(WRAPPED_CONFIG, values) if isinstance(values, dict) else values)
     except (ValueError, TypeError) as error:
@@ -58,7 +62,7 @@ def load_config(folder: str | Path) -> ModelConfig:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a folder, from its one file or from the shards of its index."""
+    """Return all tensors of a folder by name, from its one file or from the shards that its index lists."""
     tensors: dict[str, Tensor] = {}
     for path in _weight_files(folder):
         try:
@@ -77,16 +81,19 @@ def _weight_files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS_FILE).exists() or not index.exists():
         return [folder / WEIGHTS_FILE]
     try:
-        values = json.loads(index.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{index} is not valid JSON ({error})") from None
+        values = parse_json(index.read_text())
+    except ValueError as error:
+        raise ValueError(f"{index}: {error}") from None
     places = values.get("weight_map") if isinstance(values, dict) else None
     if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
         raise ValueError(f"{index} lacks 'weight_map', which names the file of each tensor: copy or convert it again")
+    if outside := sorted(name for name in places.values() if Path(name).name != name):
+        raise ValueError(f"{index} names {outside[0]!r}, which is not a file beside it: copy or convert it again")
     return [folder / name for name in sorted(set(places.values()))]
 
 
 def stored_weights(model: SequenceModel) -> dict[str, Tensor]:
+    """Return the tensors that are saved for a model: its state, without a head that shares the embedding's weights."""
     weights = model.state_dict()
     if model.config.tie_embeddings:
         del weights["head.weight"]  # it is the embedding
@@ -108,5 +115,8 @@ def _check_weights(folder: Path, found: dict[str, Tensor], expected: dict[str, T
         if found[name].is_floating_point() != tensor.is_floating_point():
             kind = "floats" if tensor.is_floating_point() else "whole numbers"
             raise ValueError(f"{folder}: {name!r} has dtype {found[name].dtype}, expected {kind}")
+        if tensor.is_floating_point() and found[name].dtype not in FLOATS:
+            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in FLOATS)
+            raise ValueError(f"{folder}: {name!r} has dtype {found[name].dtype}, and models have {known}: convert it")
         if tensor.is_floating_point() and bool(found[name].isnan().any()):
             raise ValueError(f"{folder}: {name!r} has entries that are no numbers (NaN): its training diverged, train it again")
