@@ -11,6 +11,7 @@ from rich.padding import Padding
 
 from eigentrack.automata.language_class import CLASS_IN_WORDS
 from eigentrack.cli.console import err, out
+from eigentrack.cli.design_options import Depth, EigenvaluesOfLayers, Factors, LayerNames, Precision, read_design
 from eigentrack.cli.drawing import Draw, check_drawing, draw_automaton
 from eigentrack.cli.language_options import (
     Alphabet,
@@ -47,25 +48,38 @@ def explain(
     letters: Letters = None,
     monoid_limit: Annotated[int | None, typer.Option(help="Give up beyond so many elements of the monoid.")] = None,
     image_limit: ImageLimit = None,
+    layer: LayerNames = None,
+    eigenvalues: EigenvaluesOfLayers = None,
+    layers: Depth = None,
+    householders: Factors = None,
+    precision: Precision = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Print one line for each architecture, without reasons.")] = False,
     draw: Draw = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a regular language needs: its automaton and monoid, its class, and which architectures can recognise it, and why.
+    """Explain what a regular language needs: automaton, monoid, class, and which architectures can recognise it, and why.
+
+    With --layer the verdict is on an architecture of your own.
 
     Example: eigentrack explain '(abab)*'
+
+    Example: eigentrack explain '(abab)*' --layer deltanet --eigenvalues -1,1 --layers 1 --householders 4
     """
     from eigentrack.automata import cascade, classify
     from eigentrack.automata.transition_monoid import DEFAULT_LIMIT
-    from eigentrack.expressivity import verdicts
+    from eigentrack.expressivity import STANDARD, verdicts
 
+    if brief and as_json:
+        raise ValueError("--brief and --json are both given: --json prints everything for a program, choose one")
     check_limit("--monoid-limit", monoid_limit)
     images = image_limit_or_default(image_limit)
+    own = read_design(layer, eigenvalues, layers, householders, precision)
     if draw is not None:
         check_drawing(draw)
     dfa = read_automaton(regex, alphabet, named, dfa_file, group, letters)
     with err.status("classifying, judging ..."):
         language = classify(dfa, DEFAULT_LIMIT if monoid_limit is None else monoid_limit)
-        judged = verdicts(dfa, language, images)
+        judged = verdicts(dfa, language, images, STANDARD if own is None else (own,))
         try:
             levels, trouble = cascade(dfa, images), None
         except ValueError as error:  # too large to decompose; everything else is known
@@ -75,9 +89,15 @@ def explain(
     if as_json:
         out.print_json(json.dumps({**_to_json(dfa, language, judged, levels), "cascade_trouble": trouble}))
         return
-    _print_language(dfa, language)
-    _print_verdicts(judged)
-    _print_cascade(levels, trouble)
+    _print_size(dfa, language)
+    if brief:
+        _print_lines(judged)
+    elif own is not None:
+        _print_verdicts(judged)
+    else:
+        _print_classes(language)
+        _print_verdicts(judged)
+        _print_cascade(levels, trouble)
     if draw is not None:
         err.print(f"drawn: {draw}", markup=False, highlight=False)
 
@@ -113,10 +133,23 @@ def _to_json(dfa: DFA, language: LanguageClass, judged: tuple[Verdict, ...], lev
     }
 
 
-def _print_language(dfa: DFA, language: LanguageClass) -> None:
+def _print_size(dfa: DFA, language: LanguageClass) -> None:
     sizes = f"[bold]{language.states} states[/bold], monoid of {language.monoid_size} elements"
     out.print(f"{sizes}, letters {escape(_shortened(dfa.letters))}", highlight=False)
-    out.print(f"{escape(language.summary)}\n", highlight=False)
+    out.print(escape(language.summary), highlight=False)
+
+
+def _print_lines(judged: tuple[Verdict, ...]) -> None:
+    """Print the answer and the name of each architecture, one line each."""
+    out.print()
+    widest = max(map(len, _COLOURS))
+    for verdict in judged:
+        answer = f"[{_COLOURS[verdict.answer]}]{verdict.answer:{widest}}[/{_COLOURS[verdict.answer]}]"
+        out.print(f"{answer}  {escape(verdict.architecture.name)}", highlight=False, soft_wrap=True)
+
+
+def _print_classes(language: LanguageClass) -> None:
+    out.print()
     for name, holds in language.classes.items():
         why = f": {language.witnesses[name]}" if name in language.witnesses else ""
         out.print(
@@ -125,7 +158,7 @@ def _print_language(dfa: DFA, language: LanguageClass) -> None:
 
 
 def _print_verdicts(judged: tuple[Verdict, ...]) -> None:
-    """Architectures that share verdict, reason, theorem and witness share a paragraph."""
+    """Print the verdicts; architectures that share verdict, reason, theorem and witness share a paragraph."""
     from eigentrack.expressivity import Construction
 
     paragraphs: dict[tuple[str, str, str, Construction | None], list[str]] = {}
@@ -134,7 +167,10 @@ def _print_verdicts(judged: tuple[Verdict, ...]) -> None:
         source = f"{verdict.theorem}; {verdict.precision}" if verdict.answer != "unknown" else verdict.theorem
         network = verdict.witness if isinstance(verdict.witness, Construction) else None
         paragraphs.setdefault((verdict.answer, why, source, network), []).append(verdict.architecture.name)
+    answers = {said for said, *_ in paragraphs}
     for answer, colour in _COLOURS.items():
+        if answer not in answers and len(judged) == 1:
+            continue
         out.print(f"\n[bold {colour}]{_HEADINGS[answer]}[/bold {colour}]", highlight=False)
         for (said, why, source, network), names in paragraphs.items():
             if said == answer:

@@ -1,12 +1,12 @@
-"""Architecture: a kind of layer, the range of its eigenvalues, how many layers and factors, and the precision to argue in.
+"""Architectures: a kind of layer, its eigenvalue range, the numbers of layers and factors, and the model of arithmetic.
 
-A layer is H_t = A(x_t) H_(t-1) + B(x_t), y_t = dec(H_t, x_t) with any functions A, B and dec of what they see, and any width:
-no convolution, no normalisation. Verdicts speak of this abstraction.
+A layer is H_t = A(x_t) H_(t-1) + B(x_t), y_t = dec(H_t, x_t) with arbitrary functions A, B and dec of their arguments, any
+width, no convolution and no normalisation. Verdicts are about this abstraction.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eigentrack.spectrum import EigenRange
 
@@ -47,14 +47,16 @@ PRECISIONS = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """`layers` and `householders` None: any finite number. The gate of a gated DeltaNet has the range [0, 1], channel gates
-    have that of the factors, or [0, 1] in "kda"."""
+    """A stack of layers of one kind, about which a verdict is asked.
 
-    layer: str
-    eigenvalues: EigenRange | None = None
-    layers: int | None = None
-    householders: int | None = None
-    precision: str = "finite"
+    The gate of a gated DeltaNet has the range [0, 1]; channel gates have the range of the factors, or [0, 1] in "kda".
+    """
+
+    layer: str  # a key of `LAYERS`
+    eigenvalues: EigenRange | None = None  # the range of the eigenvalues; None for layers that have no range to choose
+    layers: int | None = None  # number of layers; None means any finite number
+    householders: int | None = None  # factors per token; None means any finite number
+    precision: str = "finite"  # the model of arithmetic, a key of `PRECISIONS`
 
     def __post_init__(self) -> None:
         if self.layer not in LAYERS:
@@ -75,16 +77,30 @@ class Architecture:
         if self.householders is not None and self.layer not in WITH_FACTORS:
             raise ValueError(f"layer {self.layer!r} has no Householder factors: householders={self.householders}")
         if self.layer == "open-diagonal" and self.precision not in ("eta-finite", "constrained"):
-            raise ValueError(f"precision {self.precision!r}: floats close the open interval; ask for the layer 'diagonal'")
+            raise ValueError(
+                f"precision {self.precision!r}: floats close the open interval of the layer 'open-diagonal'; "
+                "choose eta-finite or constrained, or ask for the layer 'diagonal'"
+            )
         if self.layer != "open-diagonal" and self.precision in ("eta-finite", "constrained"):
             raise ValueError(f"precision {self.precision!r} is for the layer 'open-diagonal' only, not for {self.layer!r}")
 
     @property
-    def name(self) -> str:
-        return ", ".join(filter(None, (self._kind, self._depth, self._model)))
+    def any_depth(self) -> bool:
+        """Whether the number of layers is left open."""
+        return self.layers is None
 
     @property
-    def _kind(self) -> str:
+    def kinds(self) -> tuple[Architecture, ...]:
+        """The architecture of one layer for each layer; only once if their number is left open."""
+        return (replace(self, layers=1),) * (self.layers or 1)
+
+    @property
+    def name(self) -> str:
+        return ", ".join(filter(None, (self.kind, self._depth, self.arithmetic)))
+
+    @property
+    def kind(self) -> str:
+        """The kind of layer in words, with its range."""
         if self.layer == "dense" and self.precision == "robust":
             return "any linear RNN"
         kind = LAYERS[self.layer]
@@ -97,12 +113,18 @@ class Architecture:
     @property
     def _depth(self) -> str:
         layers = "any depth" if self.layers is None else f"{self.layers} layer{'s' if self.layers > 1 else ''}"
-        if self.layer not in WITH_FACTORS or self.householders == 1:
-            return layers
-        return f"{'any number of' if self.householders is None else self.householders} factors, {layers}"
+        return ", ".join(filter(None, (self.factors, layers)))
 
     @property
-    def _model(self) -> str:
+    def factors(self) -> str:
+        """The number of factors in words; nothing if there is one or none."""
+        if self.layer not in WITH_FACTORS or self.householders == 1:
+            return ""
+        return f"{'any number of' if self.householders is None else self.householders} factors"
+
+    @property
+    def arithmetic(self) -> str:
+        """The model of arithmetic in words; nothing if it goes without saying."""
         return PRECISIONS[self.precision] if self.precision != "finite" or self.layer == "attention" else ""
 
 

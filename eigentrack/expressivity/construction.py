@@ -1,14 +1,14 @@
-"""Construction: a network that the compiler builds for an automaton, by its name and its sizes.
+"""Constructions: the networks that the compiler builds for an automaton, by name and size.
 
-permutation        one layer: letters permute or reset the states, or are one-to-one but for a sink
-cascade-products   any automaton: a layer for each of s levels and a delay between them, 2s - 1 layers
-cascade-gated      the same, with a gate that resets
-diagonal-cascade   levels of registers and signs only, if all groups are 2-groups; one layer where the letters allow it
-two-layer-cyclic   addition modulo m with one factor a token; exact where m divides 12
-rotation           addition modulo m as a rotation of the plane, two factors a token; rounded
+permutation        one layer: letters permute or reset the states, or are one-to-one except on the states sent to a sink
+cascade-products   any automaton: a layer for each of s levels and a delay layer between neighbours, 2s - 1 layers
+cascade-gated      as cascade-products, with a gate that resets
+diagonal-cascade   levels of registers and signs only, if all groups are 2-groups; one layer if the letters allow it
+two-layer-cyclic   addition modulo m with one factor per token; exact if m divides 12
+rotation           addition modulo m as a rotation of the plane, two factors per token; rounded
 dense              any automaton: one layer of 0/1 matrices
-threshold-units    any automaton: one sLSTM layer, a unit for each state and letter; bears noise
-flip-flop-cascade  star-free: an sLSTM layer of flip-flops for each of s levels and a delay between them; bears noise
+threshold-units    any automaton: one sLSTM layer, a unit for each state and letter; tolerates noise
+flip-flop-cascade  star-free: an sLSTM layer of flip-flops for each of s levels and a delay between neighbours; tolerates noise
 
 `eigentrack compile --architecture ARCHITECTURE --construction NAME` builds it.
 """
@@ -27,14 +27,14 @@ from eigentrack.automata.splitting import Action, split
 from eigentrack.expressivity.architecture import Architecture
 from eigentrack.spectrum import EigenRange
 
-LARGEST_DENSE = 256  # states; a dense layer has their square in parameters for every letter
-MOST_TUPLES = 20_000  # joint states of a cascade that a table can tell apart
-MOST_UNITS = 512  # pairs of a state and a letter; an sLSTM layer has their square in parameters
-MOST_STATES = 1000  # of automata whose networks are measured before they are built: splitting S6, 720 states, takes 17 s
+LARGEST_DENSE = 256  # the most states of a dense layer, which has states² parameters per letter
+MOST_TUPLES = 20_000  # the most joint states of a cascade, since a table lists them
+MOST_UNITS = 512  # the most pairs of a state and a letter; an sLSTM layer has pairs² parameters
+MOST_STATES = 1000  # the most states for which constructions are sized: splitting S6, 720 states, takes 17 s
 
 _FORGET, _FLIP = EigenRange(0, 1), EigenRange(-1, 1)
 
-ROBUST = "slstm"  # the compiler's only architecture that bears noise
+ROBUST = "slstm"  # the compiler's only architecture that tolerates noise
 
 # layer of an architecture → the compiler's architectures that are made of such layers
 _MADE_OF = {
@@ -50,17 +50,17 @@ _MADE_OF = {
 
 @dataclass(frozen=True)
 class Construction:
-    """`architecture` is the compiler's; `layers` counts delays; `householders` are factors a token, 0 where there are none."""
+    """A network that the compiler can build, by name and size."""
 
-    name: str
-    architecture: str
-    layers: int
-    householders: int = 0
-    eigenvalues: EigenRange | None = None  # a dense layer has no range
-    exact: bool = True
+    name: str  # the construction, as `eigentrack compile --construction` takes it
+    architecture: str  # the compiler's name for the architecture, as `--architecture` takes it
+    layers: int  # number of layers, delays included
+    householders: int = 0  # factors per token; 0 for layers without factors
+    eigenvalues: EigenRange | None = None  # None for a dense or an sLSTM layer, which has no range
+    exact: bool = True  # whether the network computes without rounding errors
 
     def fits(self, architecture: Architecture) -> bool:
-        """Is the network of this architecture, in its model of arithmetic?"""
+        """Return whether the network belongs to this architecture and is valid in its model of arithmetic."""
         if self.architecture not in _MADE_OF.get(architecture.layer, ()):
             return False
         if architecture.precision == "robust" and self.architecture != ROBUST:
@@ -75,7 +75,7 @@ class Construction:
 
     @property
     def options(self) -> str:
-        """As the command takes them."""
+        """The options of `eigentrack compile` that build this network."""
         return f"--architecture {self.architecture} --construction {self.name}"
 
     @property
@@ -93,7 +93,10 @@ class Construction:
 
 @lru_cache(maxsize=32)
 def constructions(dfa: DFA, image_limit: int) -> tuple[Construction, ...]:
-    """All that the compiler can build for the automaton: exact before rounded, few layers, then few factors first."""
+    """Return all that the compiler can build for the automaton: exact before rounded, then by layers, then by factors.
+
+    Cascades of more than `image_limit` image sets are left out.
+    """
     if dfa.states > MOST_STATES:
         return ()
     found = [*_permutation(dfa), *_cyclic(dfa)]
@@ -115,7 +118,7 @@ def constructions(dfa: DFA, image_limit: int) -> tuple[Construction, ...]:
 
 
 def construction_for(dfa: DFA, architecture: Architecture, image_limit: int) -> Construction | None:
-    """The first that is of this architecture."""
+    """Return the first construction that fits the architecture, or None if there is none."""
     return next((found for found in constructions(dfa, image_limit) if found.fits(architecture)), None)
 
 
@@ -172,7 +175,7 @@ def _products(name: str, layers: int, actions: list[Action], gated: bool) -> Con
 
 
 def _actions(dfa: DFA) -> list[Action] | None:
-    """The heads of one layer, if every letter permutes or resets the states."""
+    """Return the actions that the heads of one layer follow, or None unless every letter permutes or resets the states."""
     return list(split(dfa.transitions)) if all(map(is_permutation_or_constant, letter_maps(dfa).values())) else None
 
 

@@ -1,12 +1,13 @@
-"""What the eigenvalues of the gates A(σ) must allow: Theorems 1 and 2 of Grazzi et al. (ICLR 2025) on concrete matrices.
+"""Necessary conditions on the eigenvalues of the gates A(σ): Theorems 1 and 2 of Grazzi et al. (2025) on concrete matrices.
 
 Theorem 1.  A stack solves parity only if in some layer some gate has an eigenvalue that is not a real number ≥ 0.
-Theorem 2.  It counts modulo m, not a power of 2, only if in some layer i some product of 2^(i-1) gates has an eigenvalue that
-            is not real.
+Theorem 2.  A stack counts modulo m, not a power of 2, only if in some layer i some product of 2^(i-1) gates has an eigenvalue
+            that is not real.
 
-Both are necessary, not sufficient, and hold for states computed as casts of exact products. On σσσ… layer i may see 2^(i-1)
-different inputs in turn: each layer below with real eigenvalues at most doubles the period. "Gates with nonnegative eigenvalues
-recognise star-free languages only" is wrong for general matrices: the eigenvalues of the products of words decide.
+Both conditions are necessary, not sufficient, and hold for states computed as casts of exact products. On σσσ… layer i may see
+2^(i-1) different inputs in turn, since each layer below with real eigenvalues at most doubles the period. "Gates with
+nonnegative eigenvalues recognise star-free languages only" is wrong for general matrices: the eigenvalues of the products of
+words decide.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from numpy.typing import NDArray
 Matrix = NDArray[np.inexact]
 Gates = Mapping[str, Matrix]  # input → A(input)
 
-LARGEST_SEARCH = 100_000  # products
+LARGEST_SEARCH = 100_000  # the most products of one length
 
 
 def word_products(gates: Gates, length: int) -> dict[tuple[str, ...], Matrix]:
-    """A(w_length) ··· A(w_1) for every word of this length: what the word does to the state."""
+    """Return the matrix by which every word of this length moves the state: A(w_length) ··· A(w_1)."""
     if length < 1:
         raise ValueError(f"length={length} must be at least 1")
     if len(gates) ** length > LARGEST_SEARCH:
@@ -46,7 +47,10 @@ def has_complex_eigenvalue(matrix: Matrix, tolerance: float = 1e-9) -> bool:
 
 
 def layers_that_may_flip(layers: Sequence[Gates]) -> tuple[int, ...]:
-    """The layers, counted from 1, that meet the condition of Theorem 1; none: the stack cannot solve parity."""
+    """Return the layers, counted from 1, that meet the condition of Theorem 1; without one, the stack cannot solve parity.
+
+    `layers` has the gates of each layer: input → A(input).
+    """
     return tuple(
         number
         for number, gates in enumerate(layers, start=1)
@@ -55,7 +59,10 @@ def layers_that_may_flip(layers: Sequence[Gates]) -> tuple[int, ...]:
 
 
 def layers_that_may_count(layers: Sequence[Gates]) -> tuple[int, ...]:
-    """The layers, counted from 1, that meet the condition of Theorem 2; none: the stack counts modulo powers of 2 only."""
+    """Return the layers, counted from 1, that meet the condition of Theorem 2; without one, the moduli are powers of 2 only.
+
+    `layers` has the gates of each layer: input → A(input).
+    """
     return tuple(
         number
         for number, gates in enumerate(layers, start=1)
@@ -64,7 +71,13 @@ def layers_that_may_count(layers: Sequence[Gates]) -> tuple[int, ...]:
 
 
 def words_with_a_group(gates: Gates, longest: int, tolerance: float = 1e-9) -> tuple[tuple[str, ...], ...]:
-    """Words whose product has an eigenvalue of modulus 1 other than 1: repeated, they can turn a bounded state for ever."""
+    """Return the words whose product has an eigenvalue of modulus 1 other than 1, so that the state may never settle on www….
+
+    Args:
+        gates: input → A(input), the matrix by which the input moves the state.
+        longest: the largest length of a word.
+        tolerance: the largest distance at which two numbers count as equal.
+    """
     found = []
     for length in range(1, longest + 1):
         for word, matrix in word_products(gates, length).items():

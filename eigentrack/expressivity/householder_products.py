@@ -3,10 +3,11 @@
 k key  b beta  n dimension of the state.  A factor has the eigenvalue 1 - b|k|² along k and 1 elsewhere.
 
 Proposition 1 of Grazzi et al. (2025), made concrete:
-1. all eigenvalues along keys in [-1, 1]: the product has norm at most 1;
+1. if all eigenvalues along keys are in [-1, 1], the product has norm at most 1;
 2. every matrix of norm at most 1 is such a product: permutations take n - cycles factors, orthogonal Q take rank(Q - I),
    all others at most 2n (the paper says 3n; the polar form M = Q·P saves the third n);
-3. all in (-1, 1]: an eigenvalue of the product is 1 or of modulus below 1; all in [0, 1] and at most two factors: it is real.
+3. if all are in (-1, 1], every eigenvalue of the product is 1 or of modulus below 1; if all are in [0, 1] and there are at most
+   two factors, it is real.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 
-ACCURACY = 1e-12  # of a returned factorisation, in each entry
+ACCURACY = 1e-12  # the largest error of a returned factorisation in an entry of the matrix
 RANK_TOLERANCE = 1e-13  # a direction that Q moves by less than this counts as fixed
 
 
 @dataclass(frozen=True)
 class Factor:
-    """I - beta k kᵀ. The key may have any length: (1, -1) with beta = 1 swaps two coordinates without rounding."""
+    """A generalized Householder factor I - beta k kᵀ.
 
-    key: tuple[float, ...]
+    The key may have any norm: (1, -1) with beta = 1 swaps two coordinates without rounding.
+    """
+
+    key: tuple[float, ...]  # k, with as many entries as the state has dimensions
     beta: float
 
     def __post_init__(self) -> None:
@@ -48,7 +52,7 @@ class Factor:
 
 
 def product(factors: Sequence[Factor], dimension: int) -> Matrix:
-    """C_n ··· C_1; the identity for no factors."""
+    """Return the product C_n ··· C_1 of the factors, [dimension, dimension]; without factors, the identity."""
     result = np.eye(dimension)
     for factor in factors:
         key = np.array(factor.key)
@@ -57,17 +61,20 @@ def product(factors: Sequence[Factor], dimension: int) -> Matrix:
 
 
 def factor_permutation(images: Sequence[int]) -> tuple[Factor, ...]:
-    """The matrix that moves e_i to e_images[i], in points minus cycles swaps; exact in every float type."""
+    """Return factors of the matrix that moves e_i to e_images[i]: n - cycles swaps, exact in every float type.
+
+    `images` is a permutation of 0..n-1.
+    """
     if sorted(images) != list(range(len(images))):
         raise ValueError(f"images={list(images)} is no permutation of 0..{len(images) - 1}")
     return factor_partial_permutation(images)
 
 
 def factor_partial_permutation(images: Sequence[int | None]) -> tuple[Factor, ...]:
-    """Moves e_i to e_images[i], or to 0 for None; in rank(A - I) factors, exact in every float type.
+    """Return factors of the matrix A that moves e_i to e_images[i], or to 0 if images[i] is None.
 
-    A cycle of c points takes c - 1 swaps of its first point with the others. A path x₁ → … → x_m → 0 takes m factors: x_m is
-    cleared, then m - 1 swaps turn the path as if it were a cycle.
+    There are rank(A - I) factors, exact in every float type. A cycle of c points takes c - 1 swaps of its first point with the
+    others. A path x₁ → … → x_m → 0 takes m factors: the first clears x_m, then m - 1 swaps move the path as if it were a cycle.
     """
     points = range(len(images))
     targets = [image for image in images if image is not None]
@@ -89,12 +96,15 @@ def factor_partial_permutation(images: Sequence[int | None]) -> tuple[Factor, ..
 
 
 def factor_rotation(angle: float) -> tuple[Factor, ...]:
-    """[[cos, -sin], [sin, cos]] as two reflections whose axes lie half the angle apart."""
+    """Return the rotation [[cos, -sin], [sin, cos]] as two reflections, whose axes are half the angle apart."""
     return (_reflection(np.array([0.0, 1.0])), _reflection(np.array([-math.sin(angle / 2), math.cos(angle / 2)])))
 
 
 def factor_orthogonal(matrix: Matrix) -> tuple[Factor, ...]:
-    """rank(Q - I) reflections, the fewest there can be: Q is taken apart within the directions that it moves."""
+    """Return rank(Q - I) reflections whose product is the orthogonal matrix Q; no fewer reflections are enough.
+
+    The factors are found in the space of the directions that Q moves.
+    """
     q = _square(matrix)
     if (error := float(np.abs(q.T @ q - np.eye(len(q))).max())) > ACCURACY:
         raise ValueError(
@@ -109,12 +119,12 @@ def factor_orthogonal(matrix: Matrix) -> tuple[Factor, ...]:
         if key is not None:
             small[column:] -= np.outer(key, 2 * key @ small[column:])
             factors.append(_reflection(basis[:, column:] @ key))
-    # the reflections undo Q from the left: H_r ··· H_1 Q = I, so that Q = H_1 ··· H_r, and H_r acts first
+    # multiplied from the left, the reflections cancel Q: H_r ··· H_1 Q = I, so that Q = H_1 ··· H_r, and H_r acts first
     return _checked(tuple(reversed(factors)), q)
 
 
 def factor_contraction(matrix: Matrix) -> tuple[Factor, ...]:
-    """Any matrix of norm at most 1 in at most 2n factors; symmetric ones in rank(M - I)."""
+    """Return at most 2n factors whose product is `matrix`, M [n, n] of norm at most 1; rank(M - I) if M is symmetric."""
     m = _square(matrix)
     left, stretch, right = np.linalg.svd(m)
     if stretch[0] > 1 + ACCURACY:
@@ -127,19 +137,22 @@ def factor_contraction(matrix: Matrix) -> tuple[Factor, ...]:
 
 
 def eigenvalues_are_one_or_inside(factors: Sequence[Factor], tolerance: float = 1e-9) -> bool:
-    """Whether each eigenvalue of the product is 1 or of modulus below 1, as item 3 says if no factor is a reflection."""
+    """Return whether each eigenvalue of the product is 1 or of modulus below 1; by item 3 it is unless a factor reflects."""
     values = np.linalg.eigvals(product(factors, len(factors[0].key)))
     return bool(np.all((np.abs(values - 1) <= tolerance) | (np.abs(values) < 1 - tolerance)))
 
 
 def eigenvalues_are_real(factors: Sequence[Factor], tolerance: float = 1e-9) -> bool:
-    """True for at most two factors with eigenvalues in [0, 1], or two of which one is; three can have complex ones."""
+    """Return whether all eigenvalues of the product are real.
+
+    They are for at most two factors of which one has its eigenvalue in [0, 1]; three factors can have complex eigenvalues.
+    """
     values = np.linalg.eigvals(product(factors, len(factors[0].key)))
     return bool(np.all(np.abs(values.imag) <= tolerance))
 
 
 def _factor_symmetric(m: Matrix) -> tuple[Factor, ...]:
-    """One factor for each eigenvalue other than 1, along its eigenvector."""
+    """Return one factor for each eigenvalue of M other than 1, with the eigenvector as its key."""
     values, vectors = np.linalg.eigh((m + m.T) / 2)
     betas = 1 - np.clip(values, -1, 1)
     return tuple(
@@ -148,7 +161,10 @@ def _factor_symmetric(m: Matrix) -> tuple[Factor, ...]:
 
 
 def _key_to_first_axis(x: Matrix) -> Matrix | None:
-    """The unit key of the reflection that takes x to |x| e₁, None if x is there already; without cancellation near e₁."""
+    """Return the unit key of the reflection that takes x to |x| e₁, or None if x is |x| e₁.
+
+    The formula avoids cancellation if x is close to |x| e₁.
+    """
     rest = float(x[1:] @ x[1:])
     length = math.sqrt(x[0] ** 2 + rest)
     first = x[0] - length if x[0] <= 0 else -rest / (x[0] + length)

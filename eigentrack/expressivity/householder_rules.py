@@ -1,16 +1,15 @@
-"""Verdicts on layers whose gates are products of generalized Householder factors: DeltaNet, DeltaProduct.
+"""Rules for layers whose gates are products of generalized Householder factors: DeltaNet, DeltaProduct.
 
-Factors in [0, 1] shrink what they move, so that nothing turns for ever; a factor of -1 reflects. A head of one dimension is a
-diagonal channel, so that these layers contain the diagonal ones.
+A factor with its eigenvalue in [0, 1] shrinks every vector that it moves, so that the state settles on a repeated word; one
+with the eigenvalue -1 reflects. A head with one more dimension, along which nothing is kept, can leave its state alone in any
+range: the factor acts on that dimension.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from eigentrack.automata.letter_maps import changed_rank, injective_sink, is_permutation, is_swap_or_identity, letter_maps
-from eigentrack.expressivity.diagonal_rules import diagonal
 from eigentrack.expressivity.one_layer import Head, one_layer_factors
 from eigentrack.expressivity.sources import (
     CASTS,
@@ -25,25 +24,17 @@ from eigentrack.expressivity.sources import (
     proved,
     stated,
 )
-from eigentrack.expressivity.verdict import Question, Verdict
+from eigentrack.expressivity.verdict import Question, Rules, Verdict
 
 UNCOVERED = "no theorem covers this number of layers and factors"
 _CASCADE = proved(f"{GRAZZI}, Theorem 4") + "; the delay it lacks is in docs/theory.md, section 4"
 
 
-def householder(question: Question) -> Verdict:
-    """The first rule that applies: what never turns, what can be built with few layers before many, what one layer cannot."""
-    rules = (_never_turns, _one_layer, _rotations, _two_layers, _blocks, _any_depth, _levels, _symmetric_gate, _all_of_s5)
-    return next(filter(None, (rule(question) for rule in rules)), None) or _as_channels(question)
-
-
-def _never_turns(question: Question) -> Verdict | None:
-    """No eigenvalue -1: repeated, every product of gates converges."""
+def never_turns_cannot(question: Question) -> Verdict | None:
+    """Return "cannot" for layers without the eigenvalue -1, for which the powers of every product of gates converge."""
     language, householders = question.language, question.architecture.householders
-    if question.flips or language.star_free:
+    if question.flips or language.star_free or not question.casts:
         return None
-    if not question.casts:
-        return question.unknown("the theorem is about casts of exact products")
     turning = [letter for letter, order in language.letter_orders.items() if order > 1]
     if turning and question.eigenvalues.low >= 0 and householders is not None and householders <= 2:
         return question.cannot(
@@ -56,7 +47,7 @@ def _never_turns(question: Question) -> Verdict | None:
 
 
 def settles(question: Question) -> Verdict:
-    """Return that a layer without the eigenvalue -1 cannot recognise a language that is not star-free."""
+    """Return the verdict that a layer without the eigenvalue -1 cannot recognise a language that is not star-free."""
     return question.cannot(
         derived("6"),
         CASTS_OFF_BOUNDARY,
@@ -65,11 +56,8 @@ def settles(question: Question) -> Verdict:
     )
 
 
-def _one_layer(question: Question) -> Verdict | None:
-    if not question.forgets_and_keeps:
-        return None
-    gated = question.architecture.layer == "gated-deltanet"
-    factors = one_layer_factors(question.dfa, Head(question.flips, gated))
+def one_layer_can(question: Question) -> Verdict | None:
+    factors = one_layer_factors(question.dfa, Head(question.flips, _gated(question), question.forgets))
     if factors is None or not question.has_factors(factors):
         return None
     maps = tuple(letter_maps(question.dfa).values())
@@ -85,8 +73,8 @@ def _one_layer(question: Question) -> Verdict | None:
     )
 
 
-def _rotations(question: Question) -> Verdict | None:
-    """Two reflections make a rotation."""
+def rotations_can(question: Question) -> Verdict | None:
+    """Return "can" if the group is abelian or consists of rotations, since the product of two reflections is a rotation."""
     language = question.language
     if not (question.flips and language.group and question.has_factors(2)) or question.rounds:
         return None
@@ -106,7 +94,7 @@ def _rotations(question: Question) -> Verdict | None:
     return None
 
 
-def _two_layers(question: Question) -> Verdict | None:
+def two_layers_can(question: Question) -> Verdict | None:
     language = question.language
     built = question.construction
     exact = built is not None and built.exact
@@ -124,9 +112,12 @@ def _two_layers(question: Question) -> Verdict | None:
     return None
 
 
-def _blocks(question: Question) -> Verdict | None:
-    """Letters are gathered in blocks, and the permutation of a block is worked off as swaps during the next one."""
-    if not (question.flips and question.language.group) or question.any_depth or question.rounds:
+def blocks_can(question: Question) -> Verdict | None:
+    """Return "can" for a group language if there are 3 layers, or 4 with one factor.
+
+    The layers collect the letters in blocks, and apply the permutation of a block as swaps while they read the next block.
+    """
+    if not (question.flips and question.forgets and question.language.group) or question.rounds:
         return None
     needed = 4 if question.architecture.householders == 1 else 3
     if not question.has_layers(needed):
@@ -138,48 +129,53 @@ def _blocks(question: Question) -> Verdict | None:
     )
 
 
-def _any_depth(question: Question) -> Verdict | None:
-    if not question.any_depth or not question.forgets_and_keeps:
+def any_depth_can(question: Question) -> Verdict | None:
+    if not question.any_depth or not (question.forgets or _gated(question)):
         return None
     if question.language.star_free and not question.flips:
         return question.can(derived("4"), ENOUGH_BITS, "star-free: a cascade of flip-flops in heads of one dimension")
     if not question.flips:
         return None
     reason = "every regular language: a cascade of permutations and resets"
-    if question.architecture.layer == "gated-deltanet":
+    if _gated(question):
         return question.can(stated(f"{DELTAPRODUCT}, Theorem 2"), ENOUGH_BITS, reason)
     if question.architecture.householders is None:
         return question.can(_CASCADE, ENOUGH_BITS, reason)
     return question.can(derived("9", f"{DELTAPRODUCT}, Theorem 1, for groups"), ENOUGH_BITS, reason)
 
 
-def _levels(question: Question) -> Verdict | None:
-    """A cascade of few enough levels."""
+def levels_can(question: Question) -> Verdict | None:
+    """Return "can" if the compiler builds a cascade with few enough layers and factors."""
     built = question.construction
     if built is None:
         return None
     return question.can(_CASCADE, ENOUGH_BITS, f"a cascade of permutations and resets: {built.sizes}")
 
 
-def _symmetric_gate(question: Question) -> Verdict | None:
-    """One factor is a symmetric matrix: on a repeated letter the state of one layer has a period of at most 2."""
+def symmetric_gate_cannot(question: Question) -> Verdict | None:
+    """Return "cannot" for one layer with one factor if some letter has a period above 2.
+
+    One factor is a symmetric matrix, and has real eigenvalues also after gates in [0, 1]; so on a repeated letter the state has
+    a period of at most 2.
+    """
     architecture = question.architecture
-    if architecture.layers != 1 or architecture.householders != 1 or not question.casts:
+    if question.has_layers(2) or question.has_factors(2) or not question.casts:
         return None
     slow = [letter for letter, order in question.language.letter_orders.items() if order > 2]
     if not slow:
         return None
+    source = proved(f"{GRAZZI}, Theorem 2, for one layer")
     return question.cannot(
-        proved(f"{GRAZZI}, Theorem 2, for one layer"),
+        f"{source}; docs/theory.md, section 5" if architecture.layer == "kda" else source,
         CASTS,
         "a gate with real eigenvalues makes a repeated letter settle, or alternate between two states",
         f"letter {slow[0]} acts with period {question.language.letter_orders[slow[0]]}",
     )
 
 
-def _all_of_s5(question: Question) -> Verdict | None:
-    architecture, language = question.architecture, question.language
-    if architecture.layers != 1 or question.has_factors(4) or not question.casts:
+def all_of_s5_cannot(question: Question) -> Verdict | None:
+    language = question.language
+    if question.has_layers(2) or question.has_factors(4) or not question.casts:
         return None
     maps = letter_maps(question.dfa)
     if not (language.group and language.subgroups[0].name == "S5" and len(set(maps.values())) >= 119):
@@ -193,9 +189,12 @@ def _all_of_s5(question: Question) -> Verdict | None:
     )
 
 
-def _as_channels(question: Question) -> Verdict:
-    """Heads of one dimension are a diagonal layer, so that what it can do, this layer can."""
-    verdict = diagonal(question.about(layer="diagonal", householders=None))
-    if verdict.answer == "can":
-        return replace(verdict, architecture=question.architecture, witness=None)
-    return question.unknown(UNCOVERED)
+def _gated(question: Question) -> bool:
+    return question.architecture.layer == "gated-deltanet"
+
+
+HOUSEHOLDER = Rules(
+    (one_layer_can, rotations_can, two_layers_can, any_depth_can, blocks_can, levels_can),  # mostly those of few layers first
+    (never_turns_cannot, symmetric_gate_cannot, all_of_s5_cannot),
+    lambda question: UNCOVERED,
+)

@@ -1,7 +1,7 @@
-"""Verdicts on layers whose gates are a diagonal matrix and something of low rank: DeltaNet with channel gates (KDA), RWKV-7.
+"""Rules for layers whose gates are a diagonal and a low-rank matrix: DeltaNet with channel gates (KDA), RWKV-7.
 
-Both contain DeltaNet. A signed diagonal is itself a product of reflections, so that one factor beside it makes a rotation; a
-zero in it ends a path of states, which would take a factor of its own.
+Both contain DeltaNet. A diagonal of signs is itself a product of reflections, so that together with one factor it makes a
+rotation. A zero on the diagonal ends a path of states that leads to the sink, and so saves a factor.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from eigentrack.automata.letter_maps import changed_rank, injective_sink, letter_maps
-from eigentrack.expressivity.householder_rules import UNCOVERED, householder, settles
+from eigentrack.expressivity.householder_rules import UNCOVERED, settles, symmetric_gate_cannot
 from eigentrack.expressivity.sources import (
     CASTS,
     ENOUGH_BITS,
@@ -21,38 +21,25 @@ from eigentrack.expressivity.sources import (
     proved,
     stated,
 )
-from eigentrack.expressivity.verdict import Question, Verdict
+from eigentrack.expressivity.verdict import Question, Rules, Verdict
 
-# of the plane, or of the space in such coordinates that the axis of every turn, but for half-turns, lies in a coordinate plane
+# groups of rotations of the plane, or of the space: in the coordinates used, the axis of every turn lies in a coordinate plane,
+# except for half-turns
 ONE_FACTOR_ROTATIONS = r"D\d+|S3|A4|S4"
 
 
-def channel_gated(question: Question) -> Verdict:
-    """The range is that of the factors and of the gates."""
-    return _rotations(question) or kda(question)
+def every_language_can(question: Question) -> Verdict | None:
+    if not (question.any_depth and question.flips and question.forgets_and_keeps) or question.rounds:
+        return None
+    reason = "every regular language: one reflection a token, as in DeltaNet"
+    return question.can(derived("9", stated(RWKV7)), ENOUGH_BITS, reason)
 
 
-def kda(question: Question) -> Verdict:
-    """Gates in [0, 1], factors in the range: the diagonal ends paths, and turns nothing."""
-    found = _ended_paths(question) or _as_gated(question) or _never_turns(question)
-    return found or question.unknown(UNCOVERED)
+def real_eigenvalues_cannot(question: Question) -> Verdict | None:
+    """Return "cannot" if the period of some letter is too long for matrices with real eigenvalues.
 
-
-def rwkv7(question: Question) -> Verdict:
-    """The range is that of the eigenvalues of each token's matrix."""
-    if question.any_depth and question.flips and question.forgets_and_keeps and not question.rounds:
-        reason = "every regular language: one reflection a token, as in DeltaNet"
-        return question.can(derived("9", stated(RWKV7)), ENOUGH_BITS, reason)
-    inside = householder(question.about(layer="deltanet", householders=1))
-    if inside.answer == "can":
-        return question.can(inside.theorem, inside.precision, inside.reason)
-    return _real_eigenvalues(question) or question.unknown(
-        "its matrices may stretch, and no theorem covers this number of layers"
-    )
-
-
-def _real_eigenvalues(question: Question) -> Verdict | None:
-    """On a repeated letter the state settles, or, in one layer with negative eigenvalues, alternates between two states."""
+    On a repeated letter the state settles, or, in one layer with negative eigenvalues, alternates between two states.
+    """
     orders = question.language.letter_orders
     if not question.casts:
         return None
@@ -63,7 +50,7 @@ def _real_eigenvalues(question: Question) -> Verdict | None:
             "every token's matrix has real eigenvalues ≥ 0: the state settles on a repeated letter",
             f"letter {turning[0]} acts with period {orders[turning[0]]}",
         )
-    if question.architecture.layers == 1 and (slow := [letter for letter, order in orders.items() if order > 2]):
+    if not question.has_layers(2) and (slow := [letter for letter, order in orders.items() if order > 2]):
         return question.cannot(
             proved(f"{GRAZZI}, Theorem 2, for one layer"),
             CASTS,
@@ -73,7 +60,7 @@ def _real_eigenvalues(question: Question) -> Verdict | None:
     return None
 
 
-def _rotations(question: Question) -> Verdict | None:
+def signed_rotations_can(question: Question) -> Verdict | None:
     language = question.language
     if not (question.flips and question.eigenvalues.high == 1 and language.group) or question.rounds:
         return None
@@ -86,10 +73,13 @@ def _rotations(question: Question) -> Verdict | None:
     )
 
 
-def _ended_paths(question: Question) -> Verdict | None:
-    """Letters that are one-to-one but for a sink: a zero in the gate for each state that is sent there, swaps for the rest."""
+def ended_paths_can(question: Question) -> Verdict | None:
+    """Return "can" if all letters are one-to-one on the states that they do not send to a sink, and the factors are enough.
+
+    The gate has a zero for each state that is sent to the sink, and the factors are swaps.
+    """
     sink = injective_sink(question.dfa)
-    if sink is None or not question.forgets_and_keeps:
+    if sink is None or not (question.forgets_and_keeps or question.architecture.layer == "kda"):
         return None
     factors = max(
         changed_rank(images) - sum(image == sink for state, image in enumerate(images) if state != sink)
@@ -102,13 +92,27 @@ def _ended_paths(question: Question) -> Verdict | None:
     return question.can(derived("5"), SMALL_INTEGERS, reason)
 
 
-def _as_gated(question: Question) -> Verdict | None:
-    """Gates that are alike in all channels are those of gated DeltaNet."""
-    inside = householder(question.about(layer="gated-deltanet"))
-    return question.can(inside.theorem, inside.precision, inside.reason) if inside.answer == "can" else None
-
-
-def _never_turns(question: Question) -> Verdict | None:
+def without_turns_cannot(question: Question) -> Verdict | None:
     if question.flips or question.language.star_free or not question.casts:
         return None
     return settles(question)
+
+
+# factors and gates have the same eigenvalue range
+CHANNEL_GATED = Rules(
+    (signed_rotations_can, ended_paths_can),
+    (without_turns_cannot,),
+    lambda question: UNCOVERED,
+)
+# gates in [0, 1] and factors in the range: the diagonal ends paths but never rotates
+KDA = Rules(
+    (ended_paths_can,),
+    (without_turns_cannot, symmetric_gate_cannot),
+    lambda question: UNCOVERED,
+)
+# the range is that of the eigenvalues of each token's matrix
+RWKV_7 = Rules(
+    (every_language_can,),
+    (real_eigenvalues_cannot,),
+    lambda question: "its matrices may stretch, and no theorem covers this number of layers",
+)

@@ -1,11 +1,11 @@
-"""One layer as independent heads: each head follows a quotient of the automaton, and together the heads tell all states apart.
+"""One layer as independent heads: each head follows a quotient of the automaton, and together the heads determine the state.
 
-A quotient is the action of the letters on the blocks of a congruence. What one head can follow (docs/theory.md, section 5):
+A quotient is the action of the letters on the blocks of a congruence. A head can follow these (docs/theory.md, section 5):
 
-channel    one dimension: two blocks, coded -1 and 1, which a letter keeps, sets or swaps; or a quotient of which the last few
-           letters decide
-matrix     a coordinate for each block, or for each but one, the origin: letters are permutations, partial injections or resets
-factors    generalized Householder factors a token that the costliest letter of a head takes
+channel    one dimension: two blocks, coded -1 and 1, which a letter keeps, sets or swaps; or a quotient whose block depends on
+           the last few letters only
+matrix     one coordinate per block; one block may be the origin instead. Letters are permutations, partial injections or resets
+factors    generalized Householder factors per token that the costliest letter of a head takes
 """
 
 from __future__ import annotations
@@ -25,20 +25,24 @@ from eigentrack.automata.letter_maps import (
     is_permutation,
 )
 
-MOST_STATES = 130  # of automata whose congruences, and whose pairs of states, are searched; larger ones are taken whole
+MOST_STATES = 130  # for more states, neither congruences nor pairs of states are searched, and one head follows the automaton
 
 
 @dataclass(frozen=True)
 class Head:
-    """What a head of the layer may do. `flips`: eigenvalues reach -1. `gated`: one gate clears the state."""
+    """The abilities of a layer's head."""
 
-    flips: bool
-    gated: bool = False
+    flips: bool  # whether eigenvalues reach -1
+    gated: bool = False  # whether a gate can clear the whole state
+    forgets: bool = True  # whether a factor can clear what lies along its key
 
 
 @lru_cache(maxsize=32)
 def one_layer_of_channels(dfa: DFA, flips: bool) -> bool:
-    """Whether a diagonal layer follows the automaton by channels; False means only that this construction does not apply."""
+    """Return whether the channels of a diagonal layer can follow the automaton.
+
+    False means only that this construction does not apply.
+    """
     return is_trivial_meet(
         [partition for partition, maps in _quotients(dfa) if _is_channel(maps, flips)] or [(0,) * dfa.states]
     )
@@ -46,7 +50,10 @@ def one_layer_of_channels(dfa: DFA, flips: bool) -> bool:
 
 @lru_cache(maxsize=32)
 def one_layer_factors(dfa: DFA, head: Head) -> int | None:
-    """The fewest factors a token with which heads follow the automaton in one layer; None if they do not, at any number."""
+    """Return the fewest factors per token with which the heads of one layer follow the automaton.
+
+    None means that this construction does not apply with any number of factors.
+    """
     costs = {partition: _factors(maps, head) for partition, maps in _quotients(dfa)}
     for factors in sorted({cost for cost in costs.values() if cost is not None}):
         if is_trivial_meet([partition for partition, cost in costs.items() if cost is not None and cost <= factors]):
@@ -62,7 +69,10 @@ def _quotients(dfa: DFA) -> tuple[tuple[Partition, tuple[Map, ...]], ...]:
 
 
 def _factors(maps: Sequence[Map], head: Head) -> int | None:
-    if _is_channel(maps, head.flips):
+    clears = head.forgets or head.gated
+    if _is_channel(maps, head.flips) and (clears or len(maps[0]) > 2 or all(map(is_permutation, maps))):
+        return 1
+    if not clears and _last_letters_decide(maps):
         return 1
     moving = [images for images in maps if not is_constant(images)]
     fixed = [block for block in range(len(maps[0])) if all(images[block] == block for images in moving)]
@@ -81,18 +91,22 @@ def _matrix_factors(maps: Sequence[Map], origin: int | None, head: Head) -> int 
     factors = 0
     for images in maps:
         if is_constant(images):
+            if not head.gated and not head.forgets:
+                return None
             factors = max(factors, 1 if head.gated else dimensions)
         elif not (is_permutation(images) if origin is None else is_partial_injection(images, origin)):
             return None
         elif not head.flips and any(image not in (block, origin) for block, image in enumerate(images)):
-            return None  # what moves without loss of length takes a reflection
+            return None  # moving a vector without shrinking it takes a reflection
+        elif not head.forgets and not is_permutation(images):
+            return None  # clearing one coordinate takes a projection
         else:
             factors = max(factors, changed_rank(images))
     return factors
 
 
 def _last_letters_decide(maps: Sequence[Map]) -> bool:
-    """Whether all long words are constant: no pair of blocks can be kept apart for ever."""
+    """Return whether all long words are constant maps, so that every pair of blocks is merged at last."""
     blocks = len(maps[0])
     if blocks > MOST_STATES or any(cycle_lengths(images) != (1,) for images in maps):
         return False

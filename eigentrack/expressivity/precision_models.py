@@ -1,14 +1,14 @@
-"""Finite-precision models of one layer h_t = A(x_t) h_(t-1) + B(x_t), simulated and compared: they disagree.
+"""Finite-precision models of one layer h_t = A(x_t) h_(t-1) + B(x_t), simulated and compared, since they can disagree.
 
 cast        ĥ_t = cast(Σ_i cast(A(x_t) ··· A(x_(i+1)) B(x_i)) + cast(A(x_t) ··· A(x_1) h_0)): products and sum are exact, then
-            rounded, as Merrill et al. (2024) and Grazzi et al. (2025) assume; to the nearest float, ties to even, and to the
-            largest one beyond the range
+            rounded to the nearest float, ties to even, and beyond the range to the largest float; Merrill et al. (2024) and
+            Grazzi et al. (2025) assume this model
 sequential  IEEE: one token after the other, every product and every sum rounded, columns from left to right
-flushed     the same, and results below the smallest normal number become 0, as on hardware that flushes subnormals
+flushed     as sequential, and results below the smallest normal number become 0, as on hardware that flushes subnormals
 scan        IEEE: the pairs (A, B) are composed in the order of a parallel scan, every product and every sum rounded
-exact       no rounding but that of the report: the reference
+exact       the reference, which rounds nothing but the returned states
 
-Zeros of both signs are equal. A, B and h_0 are exact rationals; the IEEE models round them to their type first.
+Zeros of both signs are equal. A, B and h_0 are exact rationals; the IEEE models first round them to their type.
 
 On σσσ… a state of finitely many floats must repeat, h_t = h_(t+period) for all t ≥ transient. A diagonal layer moves each float
 by h ← fl(fl(a h) + b), which keeps the order of floats (a ≥ 0) or reverses it, whatever the rounding. On a constant input its
@@ -32,11 +32,11 @@ Pair = tuple[Tensor, Tensor]  # A [n, n], B [n]
 
 @dataclass(frozen=True)
 class LinearRNN:
-    """`gates[letter]` is A, `writes[letter]` is B; one column of state."""
+    """A linear RNN with exact rational entries, whose state is a vector of n numbers."""
 
-    gates: Mapping[str, Rows]
-    writes: Mapping[str, Vector]
-    start: Vector
+    gates: Mapping[str, Rows]  # letter → A, [n, n]
+    writes: Mapping[str, Vector]  # letter → B, [n]
+    start: Vector  # h_0, [n]
 
     def __post_init__(self) -> None:
         n = len(self.start)
@@ -51,7 +51,7 @@ class LinearRNN:
 
 @dataclass(frozen=True)
 class Difference:
-    """The first step, counted from 1, at which two models hold different states."""
+    """The first step, counted from 1, at which two models have different states, and these states."""
 
     step: int
     left: tuple[float, ...]
@@ -59,19 +59,26 @@ class Difference:
 
 
 def nearest(value: Fraction, dtype: torch.dtype) -> Fraction:
-    """The float nearest to an exact value, ties to even; the largest finite one beyond the range."""
+    """Return the float nearest to an exact value, ties to even; beyond the range, the largest finite float with its sign."""
     limits = torch.finfo(dtype)
     magnitude = abs(value)
     exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()  # floor(log2), or one more
     exponent -= magnitude < Fraction(2) ** exponent
-    # ulp: eps scales with the exponent, down to that of the smallest normal number
+    # ulp, the spacing of floats: eps scaled by the exponent, which is at least that of the smallest normal number
     ulp = Fraction(limits.eps) * max(Fraction(2) ** exponent, Fraction(limits.tiny))
     rounded = min(round(magnitude / ulp) * ulp, Fraction(limits.max))
     return rounded if value >= 0 else -rounded
 
 
 def simulate(rnn: LinearRNN, word: Sequence[str], dtype: torch.dtype, model: str) -> list[tuple[float, ...]]:
-    """The states after 1, 2, … letters."""
+    """Return the states after 1, 2, … letters of a word, as a model of arithmetic computes them.
+
+    Args:
+        rnn: the layer, with exact entries.
+        word: the letters.
+        dtype: the float type to which the model rounds.
+        model: cast, sequential, flushed, scan or exact; the module describes them.
+    """
     if model not in MODELS:
         raise ValueError(f"model {model!r} is not known; there are {', '.join(MODELS)}")
     if foreign := set(word) - set(rnn.gates):
@@ -80,7 +87,7 @@ def simulate(rnn: LinearRNN, word: Sequence[str], dtype: torch.dtype, model: str
 
 
 def first_difference(rnn: LinearRNN, word: Sequence[str], dtype: torch.dtype, left: str, right: str) -> Difference | None:
-    """None if the two models agree on the whole word."""
+    """Return the first step at which two models have different states, or None if they agree on the whole word."""
     states = zip(simulate(rnn, word, dtype, left), simulate(rnn, word, dtype, right), strict=True)
     return next((Difference(step, x, y) for step, (x, y) in enumerate(states, start=1) if x != y), None)
 
@@ -97,7 +104,7 @@ def _cast(rnn: LinearRNN, word: Sequence[str], dtype: torch.dtype) -> list[tuple
     terms, states = [rnn.start], []
     for letter in word:
         moved = [*(_apply(rnn.gates[letter], term) for term in terms), rnn.writes[letter]]
-        terms = [term for term in moved if any(term)]  # a term of zeros stays one
+        terms = [term for term in moved if any(term)]  # a term that is zero stays zero
         sums = [sum((nearest(term[i], dtype) for term in terms), Fraction(0)) for i in range(len(rnn.start))]
         states.append(tuple(float(nearest(entry, dtype)) for entry in sums))
     return states
@@ -132,11 +139,14 @@ def _scan(rnn: LinearRNN, word: Sequence[str], dtype: torch.dtype) -> list[tuple
 
 
 def _prefixes(pairs: list[Pair]) -> list[Pair]:
-    """Compositions of the first 1, 2, … pairs: neighbours are joined, the half as long list is scanned, the gaps are filled."""
+    """Return the compositions of the first 1, 2, … pairs, as a parallel scan computes them.
+
+    It composes neighbours, scans the list of half the length, and composes the results with the pairs between.
+    """
     if len(pairs) < 2:
         return pairs
-    even = _prefixes([_compose(pairs[i], pairs[i + 1]) for i in range(0, len(pairs) - 1, 2)])  # of 2, 4, … pairs
-    odd = [pairs[0], *(_compose(before, pair) for before, pair in zip(even, pairs[2::2], strict=False))]  # of 1, 3, …
+    even = _prefixes([_compose(pairs[i], pairs[i + 1]) for i in range(0, len(pairs) - 1, 2)])  # of the first 2, 4, … pairs
+    odd = [pairs[0], *(_compose(before, pair) for before, pair in zip(even, pairs[2::2], strict=False))]  # of 1, 3, … pairs
     return [prefix for both in zip(odd, even, strict=False) for prefix in both] + odd[len(even) :]
 
 
@@ -146,7 +156,7 @@ def _compose(first: Pair, then: Pair) -> Pair:
 
 
 def _matrix_vector(matrix: Tensor, vector: Tensor, after_rounding: Callable[[Tensor], Tensor]) -> Tensor:
-    """Columns from left to right, elementwise: torch's own products may fuse or reorder, these do not."""
+    """Return matrix @ vector, summed over columns from left to right; torch's own product may fuse or reorder operations."""
     total = after_rounding(matrix[:, 0] * vector[0])
     for j in range(1, len(vector)):
         total = after_rounding(total + after_rounding(matrix[:, j] * vector[j]))
@@ -185,7 +195,7 @@ State = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Cycle:
-    """From step `transient` on, the state repeats after `period` steps; both are the smallest."""
+    """The smallest numbers of steps for which, from step `transient` on, the state repeats every `period` steps."""
 
     transient: int
     period: int
@@ -193,15 +203,15 @@ class Cycle:
 
 @dataclass(frozen=True)
 class DiagonalLayer:
-    """h ← a(x) h + b(x), rounded after each operation; y(h, x) is the output, x the letter or the output of the layer below."""
+    """A diagonal layer h ← a(x) h + b(x), rounded after each operation; x is the letter or the output of the layer below."""
 
-    gate: Callable[[Tensor], Tensor]
-    write: Callable[[Tensor], Tensor]
-    read: Callable[[Tensor, Tensor], Tensor]
+    gate: Callable[[Tensor], Tensor]  # a
+    write: Callable[[Tensor], Tensor]  # b
+    read: Callable[[Tensor, Tensor], Tensor]  # y(h, x), the output
 
 
 def diagonal_step(layers: Sequence[DiagonalLayer], letter: Tensor) -> Callable[[State], State]:
-    """The step of the stack on one letter: the state is one tensor for each layer."""
+    """Return the function from the state of a stack to its next state under a letter; a state is one tensor per layer."""
 
     def step(state: State) -> State:
         signal, after = letter, []
@@ -214,7 +224,13 @@ def diagonal_step(layers: Sequence[DiagonalLayer], letter: Tensor) -> Callable[[
 
 
 def find_cycle(step: Callable[[State], State], state: State, limit: int = 1_000_000) -> Cycle:
-    """Return when the state begins to repeat, and how often, by Brent's search; zeros of both signs count as equal."""
+    """Return the step from which the state repeats, and the period, by Brent's algorithm; zeros of both signs are equal.
+
+    Args:
+        step: the function from a state to the next.
+        state: the state at step 0, a tuple of tensors.
+        limit: the most steps of the search; ValueError if the state has not repeated by then.
+    """
     if any(torch.isnan(part).any() for part in state):
         raise ValueError("the state holds NaN, which never equals itself")
     power = period = 1

@@ -1,7 +1,7 @@
-"""Where a verdict comes from, and the models of arithmetic in which it holds.
+"""Sources of verdicts, and the models of arithmetic in which the verdicts hold.
 
-"proved in": the proof was read. "stated in": the statement was read, in the paper's abstract or as others report it.
-"derived in": the proof is ours.
+"proved in": the cited proof was read. "stated in": only the statement was read, in the paper's abstract or as others report it.
+"derived in": the proof is in docs/theory.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def stated(where: str) -> str:
 
 
 def derived(section: str, beside: str = "") -> str:
-    """`section` is a heading of docs/theory.md."""
+    """Return the source of a result that a section of docs/theory.md derives; `beside` names a second source."""
     return f"derived in docs/theory.md, section {section}" + (f"; {beside}" if beside else "")
 
 
@@ -36,9 +36,14 @@ METRIC_AUTOMATA = "Dankowiakowski & Ronca 2025 (Metric Automata Theory)"
 SMALL_INTEGERS = "exact: states and gates are 0 and ±1, in every float type and every order of evaluation"
 ENOUGH_BITS = "finite precision with enough bits; rounding does not matter"
 CASTS = "casts of exact products"
+CASTS_OF_THE_RECURRENCE = (
+    "casts of exact products; nothing is claimed of the stabilised form, which rounds in units that depend on the state"
+)
 CASTS_OFF_BOUNDARY = "casts of exact products, if no limit of the state lies on a rounding boundary"
 SEQUENTIAL = "IEEE floats, one token after the other"
+CASTS_OR_SEQUENTIAL = "casts of exact products; also IEEE floats, one token after the other"
 FINITE_OR_SEQUENTIAL = "finite precision as in the paper; also IEEE floats, one token after the other"
 ROUNDED_ANGLES = "casts of exact products; in IEEE floats the angles are rounded and errors grow with the length"
 FINITE_REACH = "exact arithmetic with finitely many reachable states, gates of norm at most 1"
 LOG = "log precision"
+CONSTRAINED = "geometrically constrained"

@@ -1,11 +1,12 @@
-"""Question and verdict: can an architecture recognise a language at every length?
+"""Questions whether an architecture can recognise a language at every length, and the verdicts on them.
 
-The rules turn a question, which holds the language's minimal DFA and its class, into a verdict with its theorem, its precision
-model and a witness.
+The rules turn a question, which holds the language's minimal DFA and its class, into a verdict with its theorem, its model of
+arithmetic and a witness.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,24 +15,23 @@ from eigentrack.automata.image_sets import DEFAULT_LIMIT
 from eigentrack.automata.language_class import LanguageClass
 from eigentrack.expressivity.architecture import Architecture
 from eigentrack.expressivity.construction import Construction, construction_for
+from eigentrack.expressivity.hybrid import Design
 from eigentrack.spectrum import EigenRange
 
-# what a witness must be
+# answer → the types that its witness may have
 ANSWERS = {"can": (Construction, type(None)), "cannot": (str,), "unknown": (type(None),)}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`theorem` says where it is proved, `precision` in which model of arithmetic.
+    """The answer whether an architecture can recognise a language, with its source and a witness."""
 
-    `witness`: of "can", the network that the compiler builds, or None; of "cannot", what in the language forbids it.
-    """
-
-    architecture: Architecture
-    answer: str
-    theorem: str
-    precision: str
-    reason: str
+    architecture: Design
+    answer: str  # "can", "cannot" or "unknown"
+    theorem: str  # where it is proved
+    precision: str  # the model of arithmetic in which it holds
+    reason: str  # the argument in one sentence
+    # for "can" the network that the compiler builds, or None; for "cannot" the part of the language that rules it out
     witness: Construction | str | None = None
 
     def __post_init__(self) -> None:
@@ -44,12 +44,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Question:
-    """A language and an architecture. `image_limit`: cascades of more image sets are not looked at."""
+    """A language and an architecture, about which the rules decide."""
 
-    dfa: DFA
-    language: LanguageClass
+    dfa: DFA  # the minimal DFA of the language
+    language: LanguageClass  # the classes of the language
     architecture: Architecture
-    image_limit: int = DEFAULT_LIMIT
+    image_limit: int = DEFAULT_LIMIT  # cascades of more image sets are not computed
 
     def __post_init__(self) -> None:
         if self.dfa.states != self.language.states:
@@ -66,19 +66,29 @@ class Question:
         return self.eigenvalues.low == -1
 
     @property
+    def forgets(self) -> bool:
+        """Whether the range of the eigenvalues contains 0."""
+        return self.eigenvalues.low <= 0 <= self.eigenvalues.high
+
+    @property
     def forgets_and_keeps(self) -> bool:
-        """Gates reach 0 and 1."""
-        return self.eigenvalues.low <= 0 and self.eigenvalues.high == 1
+        """Whether the range of the eigenvalues contains 0 and ends at 1."""
+        return self.forgets and self.eigenvalues.high == 1
 
     @property
     def rounds(self) -> bool:
-        """Only statements about IEEE floats count."""
+        """Whether the question is about IEEE floats, so that only statements about these count."""
         return self.architecture.precision == "ieee"
 
     @property
     def casts(self) -> bool:
-        """Statements about casts of exact products count."""
+        """Whether the question is about finite precision, so that statements about casts of exact products count."""
         return self.architecture.precision == "finite"
+
+    @property
+    def constrained(self) -> bool:
+        """Whether the question is about geometrically constrained systems."""
+        return self.architecture.precision == "constrained"
 
     @property
     def any_depth(self) -> bool:
@@ -95,12 +105,12 @@ class Question:
         return replace(self, architecture=replace(self.architecture, **changes))
 
     def why_not(self, name: str) -> str:
-        """What keeps the language out of a class."""
+        """Return the reason why the language is not in a class."""
         return self.language.witnesses[name]
 
     @property
     def construction(self) -> Construction | None:
-        """What the compiler builds in this architecture."""
+        """The network that the compiler builds in this architecture, or None if it builds none."""
         return construction_for(self.dfa, self.architecture, self.image_limit)
 
     def can(self, theorem: str, precision: str, reason: str) -> Verdict:
@@ -109,9 +119,21 @@ class Question:
     def cannot(self, theorem: str, precision: str, reason: str, witness: str) -> Verdict:
         return Verdict(self.architecture, "cannot", theorem, precision, reason, witness)
 
-    def as_known_of(self, verdict: Verdict) -> Verdict:
-        """Return a verdict on an architecture that is part of this one, or contains it, as one on this one."""
-        return replace(verdict, architecture=self.architecture)
-
     def unknown(self, reason: str) -> Verdict:
         return Verdict(self.architecture, "unknown", "none known", "–", reason)
+
+
+Rule = Callable[[Question], Verdict | None]  # None: the rule does not apply
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of one kind of layer.
+
+    A rule that says "can" must also say so for more layers, more factors and a wider range; a rule that says "cannot", for
+    fewer layers, fewer factors and a narrower range.
+    """
+
+    can: tuple[Rule, ...] = ()  # in the order of asking
+    cannot: tuple[Rule, ...] = ()
+    undecided: Callable[[Question], str] = lambda question: "no theorem covers this architecture"  # why it is not known

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from fractions import Fraction
 from itertools import combinations_with_replacement, permutations, product
 
 import pytest
 import torch
 
-from eigentrack.automata import DFA, transition_monoid
+from eigentrack.automata import DFA, minimal, transition_monoid
+from eigentrack.expressivity.even_words import turning_even_word
 from eigentrack.expressivity.householder_products import factor_permutation
 from eigentrack.ops import s4d
 
@@ -34,6 +36,56 @@ def test_section_4_a_channel_keeps_the_last_two_letters_whatever_is_rounded(dtyp
         assert newest == letter
         assert int((float(h) - newest) * 2 ** (2 * bits)) == before
         before = letter
+
+
+def differences_that_may_vanish(gates: tuple[float, ...], letters: int) -> int:
+    """Return how many differences 1, δ₁, …, δ_n in {-1, 0, 1} of two histories may still be 0 in all channels.
+
+    After δ_n the sum 1 + δ₁g + … can be changed by g^(n+1) / (1 - g) at most.
+    """
+    g = torch.tensor(gates, dtype=torch.float64)
+    sums = torch.ones(1, len(gates), dtype=torch.float64)
+    for n in range(1, letters + 1):
+        sums = torch.cat([sums + step * g**n for step in (-1, 0, 1)])
+        sums = sums[(sums.abs() <= g.abs() ** (n + 1) / (1 - g.abs())).all(dim=1)]
+    return len(sums)
+
+
+@pytest.mark.parametrize("gates", [(0.55, 0.6), (0.6, 0.64, 0.68, 0.72), (-0.7, -0.65, -0.6, -0.55)], ids=str)
+def test_section_4_channels_with_gates_in_any_range_tell_the_last_letter(gates: tuple[float, ...]) -> None:
+    """No two histories that differ in the last letter have the same state in all channels, though they may in one."""
+    assert differences_that_may_vanish(gates[:1], 8) > 0
+    assert differences_that_may_vanish(gates, 60) == 0
+
+
+def test_section_7_the_sign_of_a_shrinking_state_follows_parity_and_resets_exactly() -> None:
+    """Gates of ±½, in exact fractions: a keeps, b flips, s sets to +, as a geometrically constrained read-out sees it."""
+    rng, state, sign = random.Random(0), Fraction(1), 1
+    for letter in rng.choices("abs", weights=[4, 4, 1], k=2000):
+        state = {"a": state / 2, "b": -state / 2, "s": state / 4 + 1}[letter]
+        sign = {"a": sign, "b": -sign, "s": 1}[letter]
+        assert (state > 0) == (sign > 0)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_section_8_pairs_of_letters_with_the_length_modulo_two_make_a_star_free_automaton(seed: int) -> None:
+    """The automaton that remembers the first letter of a pair and moves at the second, over letters that tell their parity."""
+    rng = random.Random(seed)
+    table = tuple(tuple(rng.choices(range(3), k=2)) for _ in range(3))
+    dfa = minimal(DFA(("a", "b"), table, frozenset({0})))
+    pairs = [(q, first) for q in range(dfa.states) for first in range(3)]  # first: the letter that is stored, or 2 for none yet
+    place = {pair: number for number, pair in enumerate(pairs)}
+
+    def move(q: int, stored: int, letter: int, closes: bool) -> int:
+        if not closes:
+            return place[q, letter]
+        return place[dfa.transitions[dfa.transitions[q][stored]][letter] if stored < 2 else q, 2]
+
+    rows = tuple(tuple(move(q, stored, x, closes) for closes in (False, True) for x in (0, 1)) for q, stored in pairs)
+    machine = DFA(("a1", "b1", "a2", "b2"), rows, frozenset({0}))
+    monoid = transition_monoid(machine)
+    star_free = all(monoid.power_cycle(m)[1] == 1 for m in range(monoid.size))
+    assert star_free == (turning_even_word(dfa) is None)
 
 
 @pytest.mark.parametrize(("path", "cycle"), [(0, 3), (2, 5), (5, 2)])

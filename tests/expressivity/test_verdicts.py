@@ -1,10 +1,9 @@
-"""Verdicts on named languages, in every family; nested architectures never contradict each other; nothing is a guess."""
+"""Verdicts on named languages, in every family, with their sources and witnesses; nothing is a guess."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +11,8 @@ from hypothesis import strategies as st
 
 from eigentrack.automata import DFA, LanguageClass, classify, language, minimal
 from eigentrack.automata.groups import word_problem_dfa
-from eigentrack.expressivity import STANDARD, Architecture, Construction, Verdict, judge, verdicts
-from eigentrack.expressivity.architecture import LINEAR, WITH_FACTORS, WITH_RANGE
+from eigentrack.expressivity import STANDARD, Architecture, Construction, Hybrid, Verdict, judge, verdicts
+from eigentrack.expressivity.architecture import WITH_FACTORS
 from eigentrack.expressivity.construction import constructions
 from eigentrack.spectrum import EigenDisk, EigenRange
 
@@ -76,6 +75,22 @@ def answer(name: str, architecture: Architecture) -> str:
         (replace(MAMBA_NEGATIVE, precision="log"), "parity d3", "S5-all shell-game5 A5-all", "aaa t3"),
         (Architecture("open-diagonal", FORGET, precision="eta-finite"), "ends-ab", "flip-flop d3 parity a-then-b", ""),
         (Architecture("open-diagonal", FORGET, precision="constrained"), "flip-flop d3 a-then-b ends-ab", "parity aa abab", ""),
+        (Architecture("open-diagonal", FLIP, precision="eta-finite"), "ends-ab", "flip-flop d3 parity a-then-b", ""),
+        (
+            Architecture("open-diagonal", FLIP, precision="constrained"),
+            "flip-flop d3 parity aa aaaa abab resettable-parity Q8-all",
+            "aaa t3 S5-all unary6",
+            "",
+        ),
+        (
+            Architecture("open-diagonal", FLIP, layers=1, precision="constrained"),
+            "flip-flop parity",
+            "aaaa Q8-all aaa",
+            "abab",
+        ),
+        (Architecture("open-diagonal", EigenRange(-0.5, 0.1), precision="constrained"), "parity", "aaa", ""),
+        (Architecture("open-diagonal", EigenRange(0.5, 1), precision="constrained"), "ends-ab", "parity", "flip-flop"),
+        (Architecture("open-diagonal", EigenRange(-1, 0), precision="constrained"), "ends-ab", "aaa", "flip-flop parity"),
         (
             Architecture("complex-diagonal", layers=1),
             "aaa unary6 parity tomita6",
@@ -87,12 +102,19 @@ def answer(name: str, architecture: Architecture) -> str:
         (Architecture("complex-diagonal", layers=3), "S4-all", "A5-all", "cerny4"),
         (Architecture("complex-diagonal", layers=1, precision="ieee"), "aaaa flip-flop", "", "aaa d3"),
         (Architecture("s4d"), "ends-ab aa aaa aaaa unary6", "parity S5-all A5-all", "flip-flop d3 t3"),
-        (Architecture("s4d", layers=1, precision="ieee"), "ends-ab", "S5-all", "aaa parity"),
+        (Architecture("s4d", layers=1, precision="ieee"), "ends-ab", "", "aaa parity S5-all"),
         (Architecture("s4d", precision="log"), "ends-ab aaa", "S5-all", "parity"),
         (Architecture("s4d-real", FORGET), "ends-ab", "parity aa aaa S5-all", "flip-flop d3"),
-        (Architecture("s4d-real", FLIP), "ends-ab aa", "parity aaa unary6 S5-all", "flip-flop aaaa"),
+        (Architecture("s4d-real", FLIP), "ends-ab aa", "parity aaa aaaa unary6 S5-all abab", "flip-flop resettable-parity"),
         (Architecture("s4d-real", FLIP, layers=1), "ends-ab aa", "parity aaaa", "flip-flop"),
-        (Architecture("s4d-mamba"), "aa flip-flop d3", "parity", "resettable-parity aaa t3"),
+        (
+            Architecture("s4d-mamba"),
+            "aa flip-flop d3 tomita3 resettable-parity",
+            "parity aaa aaaa t3 abab S5-all",
+            "",
+        ),
+        (Architecture("s4d-mamba", precision="ieee"), "aa flip-flop d3 resettable-parity", "parity aaa aaaa t3", ""),
+        (Architecture("s4d-mamba", layers=2), "aa flip-flop", "parity aaa t3 abab", "d3"),
         (Architecture("deltanet", FORGET, householders=1), "flip-flop d3 tomita7", "parity aa abab t3 S5-swaps", ""),
         (Architecture("deltanet", FORGET), "flip-flop d3", "parity aa abab", ""),
         (Architecture("deltanet", FORGET, precision="ieee"), "flip-flop", "", "parity"),
@@ -120,7 +142,8 @@ def answer(name: str, architecture: Architecture) -> str:
         (replace(CHANNEL, householders=2), "abab A5-all resettable-mod3", "", "t3 S5-all"),
         (replace(CHANNEL, layers=None, householders=1), " ".join(NAMED), "", ""),
         (Architecture("kda", FORGET, householders=1), "flip-flop d3", "parity abab", ""),
-        (Architecture("kda", FLIP, layers=1, householders=1), "flip-flop S5-swaps parity", "", "aaa abab t3"),
+        (Architecture("kda", FLIP, layers=1, householders=1), "flip-flop S5-swaps parity", "aaa t3 Z7-all S5-all", "abab"),
+        (Architecture("kda", FLIP, layers=2, householders=1), "aaa", "", "t3"),
         (Architecture("kda", FLIP, layers=1, householders=2), "aaa resettable-mod3", "", "t3 S5-all"),
         (Architecture("kda", FLIP, householders=1), " ".join(NAMED), "", ""),
         (Architecture("rwkv7", FORGET), "flip-flop d3", "parity aaa", "abab"),
@@ -139,6 +162,14 @@ def answer(name: str, architecture: Architecture) -> str:
         (Architecture("diagonal", EigenRange(-0.5, 1), precision="ieee"), "flip-flop", "aaa", "parity"),
         (Architecture("diagonal", EigenRange(0, 0.5)), "ends-ab", "parity", "flip-flop"),
         (Architecture("deltanet", EigenRange(-0.5, 1), householders=1), "flip-flop", "parity aaa", ""),
+        # a factor may act on a spare dimension, so that a range without 1 keeps as well
+        (Architecture("deltanet", EigenRange(-1, 0.5), layers=1, householders=1), "parity S5-swaps flip-flop", "aaa", "abab"),
+        (Architecture("deltanet", EigenRange(-1, 0.5), layers=3), "S5-all aaa", "", "t3"),
+        (Architecture("deltanet", EigenRange(-1, 0.5)), " ".join(NAMED), "", ""),
+        (Architecture("deltanet", EigenRange(-1, -0.5), layers=1), "parity S5-all ends-ab", "", "flip-flop t3"),
+        (Architecture("deltanet", EigenRange(-1, -0.5)), "parity S5-all", "", "flip-flop t3"),
+        (Architecture("rwkv7", EigenRange(-1, 0.5)), "ends-ab", "", "parity aaa"),
+        (Architecture("diagonal", EigenRange(0.5, 1)), "ends-ab", "parity", "flip-flop"),
     ],
     ids=lambda value: value.name if isinstance(value, Architecture) else "",
 )
@@ -254,77 +285,14 @@ def test_the_theorem_is_the_right_one() -> None:
     assert "unless TC⁰ = NC¹" in judge(*known("shell-game5"), Architecture("attention", precision="log")).precision
 
 
-def no_weaker(architecture: Architecture) -> list[Architecture]:
-    """Architectures that contain this one: more layers, more factors, a wider range, more freedom in the matrices."""
-    wider = []
-    if architecture.layers is not None:
-        wider += [replace(architecture, layers=architecture.layers + 1), replace(architecture, layers=None)]
-    if architecture.layer in WITH_FACTORS and architecture.householders is not None:
-        wider += [replace(architecture, householders=architecture.householders + 1), replace(architecture, householders=None)]
-    if architecture.eigenvalues == FORGET and architecture.layer in WITH_RANGE - {"open-diagonal"}:
-        wider += [replace(architecture, eigenvalues=EigenRange(-0.5, 1)), replace(architecture, eigenvalues=FLIP)]
-    if architecture.layer == "diagonal":
-        wider.append(replace(architecture, layer="deltanet", householders=1))
-        if architecture.eigenvalues == FLIP:
-            wider.append(Architecture("complex-diagonal", layers=architecture.layers, precision=architecture.precision))
-    if architecture.layer == "s4d":
-        wider.append(replace(architecture, layer="complex-diagonal"))
-    if architecture.layer == "deltanet":
-        wider.append(replace(architecture, layer="gated-deltanet"))
-        if architecture.householders == 1:
-            wider.append(replace(architecture, layer="rwkv7", householders=None))
-    if architecture.layer == "s4d-real":
-        wider.append(replace(architecture, layer="diagonal"))
-        wider.append(replace(architecture, layer="s4d", eigenvalues=None))
-    if architecture.layer == "gated-deltanet":
-        wider.append(replace(architecture, layer="kda"))
-    if architecture.layer == "kda":
-        wider.append(replace(architecture, layer="channel-gated-deltanet"))
-    if architecture.layer in LINEAR - {"dense", "open-diagonal"}:
-        wider.append(Architecture("dense", layers=architecture.layers, precision=architecture.precision))
-    return wider
-
-
-def grid() -> list[Architecture]:
-    depths, counts, precisions = [1, 2, 3, 4, None], [1, 2, 3, 4, None], ["finite", "ieee", "log", "robust"]
-    ranges = [FORGET, EigenRange(-0.5, 1), FLIP]
-    rows = [Architecture("diagonal", r, depth, None, p) for r, depth, p in product(ranges, depths, precisions)]
-    rows += [Architecture("mlstm", r, depth) for r, depth in product(ranges, depths)]
-    rows += [
-        Architecture(layer, r, depth, count, p)
-        for layer, r, depth, count, p in product(sorted(WITH_FACTORS), ranges, depths, counts, precisions)
-    ]
-    rows += [Architecture(layer, r, depth) for layer, r, depth in product(["rwkv7", "s4d-real"], ranges, depths)]
-    rows += [Architecture(layer, None, depth) for layer, depth in product(["complex-diagonal", "s4d", "s4d-mamba"], depths)]
-    rows += [Architecture("attention", None, depth, None, p) for depth, p in product(depths, ["finite", "log"])]
-    return rows
-
-
-def check_nested(dfa: DFA, class_: LanguageClass) -> None:
-    @cache
-    def said(architecture: Architecture) -> Verdict:
-        return judge(dfa, class_, architecture)
-
-    for architecture in grid():
-        if said(architecture).answer == "can":
-            for wider in no_weaker(architecture):
-                assert said(wider).answer == "can", (architecture.name, wider.name)
-
-
-@pytest.mark.parametrize("name", [name for name in NAMED if name != "S5-all"])
-def test_more_of_anything_never_takes_a_language_away(name: str) -> None:
-    check_nested(*known(name))
-
-
 @given(st.integers(1, 4), st.integers(1, 3), st.data())
 @settings(max_examples=25, deadline=None)
-def test_random_automata_are_judged_without_contradiction(states: int, letters: int, data: st.DataObject) -> None:
+def test_random_automata_are_judged_by_their_classes(states: int, letters: int, data: st.DataObject) -> None:
     row = st.tuples(*[st.integers(0, states - 1)] * letters)
     table = data.draw(st.tuples(*[row] * states))
     accepting = data.draw(st.frozensets(st.integers(0, states - 1)))
     dfa = minimal(DFA(tuple("abc"[:letters]), table, accepting))
     class_ = classify(dfa)
-    check_nested(dfa, class_)
     by_name = {verdict.architecture.name: verdict.answer for verdict in verdicts(dfa, class_)}
     star_free = by_name["diagonal (Mamba, GLA, Mamba-2) [0, 1], any depth"]
     assert star_free == ("can" if class_.star_free else "cannot")
@@ -380,3 +348,86 @@ def test_bad_architectures_are_named(arguments: dict[str, object], message: str)
 def test_bad_verdicts_are_named(values: tuple[str, str | None], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Verdict(DELTA, values[0], "", "", "", values[1])
+
+
+@pytest.mark.parametrize("name", ["parity", "abab", "aaa", "t3"])
+@pytest.mark.parametrize("eigenvalues", [FORGET, EigenRange(-0.5, 1), FLIP], ids=str)
+def test_what_mlstm_cannot_do_is_claimed_for_casts_of_the_exact_recurrence_only(name: str, eigenvalues: EigenRange) -> None:
+    """Section 2 speaks of the order of floats, which the stabilised form does not keep."""
+    verdict = judge(*known(name), Architecture("mlstm", eigenvalues))
+    if verdict.answer == "cannot":
+        assert verdict.precision.startswith("casts of exact products; nothing is claimed of the stabilised form")
+        assert "order of floats" not in verdict.reason
+        assert "IEEE" not in verdict.precision
+    assert judge(*known(name), Architecture("mlstm", eigenvalues, precision="ieee")).answer != "cannot"
+    diagonal = judge(*known(name), Architecture("diagonal", eigenvalues))
+    assert diagonal.answer == verdict.answer
+
+
+def test_of_mlstm_in_floats_only_exact_networks_are_claimed() -> None:
+    floats = Architecture("mlstm", FLIP, precision="ieee")
+    assert judge(*known("parity"), floats).answer == "can"
+    assert judge(*known("parity"), floats).precision.startswith("exact")
+    assert judge(*known("abab"), floats).answer == "unknown"
+    assert judge(*known("abab"), replace(floats, layer="diagonal")).answer == "can"
+
+
+def test_a_group_that_only_the_order_of_floats_forbids_is_not_claimed_of_mlstm() -> None:
+    """Two reflections of an octagon generate D8, which takes three steps, while each letter has period 2."""
+    octagon = DFA(("s", "t"), tuple((-corner % 8, (1 - corner) % 8) for corner in range(8)), frozenset({0}))
+    diagonal = judge(octagon, classify(octagon), Architecture("diagonal", FLIP, layers=2))
+    assert (diagonal.answer, diagonal.precision) == ("cannot", "IEEE floats, one token after the other")
+    assert judge(octagon, classify(octagon), Architecture("mlstm", FLIP, layers=2)).answer == "unknown"
+    assert judge(octagon, classify(octagon), Architecture("mlstm", FLIP, layers=1)).answer == "cannot"
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "answer"),
+    [
+        ("parity", (("s4d-real", FLIP), ("diagonal", FORGET)), "cannot"),
+        ("parity", (("s4d-real", FLIP), ("diagonal", FLIP)), "can"),
+        ("aaa", (("s4d-real", FLIP), ("diagonal", FORGET)), "cannot"),
+        ("aa", (("diagonal", FORGET), ("s4d-real", FLIP)), "can"),
+        ("abab", (("diagonal", FORGET), ("s4d-real", FLIP), ("diagonal", FORGET)), "cannot"),
+        ("parity", (("s4d", None), ("diagonal", FORGET)), "unknown"),
+        ("aaa", (("s4d", None), ("diagonal", FORGET)), "can"),
+        ("S5-all", (("s4d", None), ("diagonal", FLIP)), "cannot"),
+        ("parity", (("attention", None), ("deltanet", FLIP)), "can"),
+        ("parity", (("attention", None), ("deltanet", FORGET)), "unknown"),
+        ("parity", (("diagonal", FORGET), ("deltanet", EigenRange(-0.5, 1))), "cannot"),
+        ("t3", (("deltanet", FORGET), ("slstm", None)), "can"),
+        ("aaa", (("deltanet", FLIP), ("gated-deltanet", FLIP)), "can"),  # two layers that both contain DeltaNet
+        ("aaa", (("deltanet", FLIP), ("diagonal", FLIP)), "unknown"),
+        ("flip-flop", (("mlstm", FORGET), ("ttt", None)), "can"),
+    ],
+    ids=str,
+)
+def test_hybrids(name: str, layers: tuple[tuple[str, EigenRange | None], ...], answer: str) -> None:
+    kinds = [Architecture(layer, range_, 1, 1 if layer in WITH_FACTORS else None) for layer, range_ in layers]
+    verdict = judge(*known(name), Hybrid(tuple(kinds)))
+    assert verdict.answer == answer
+    assert verdict.answer == "unknown" or "contain" in verdict.reason  # the architecture that decided is named
+
+
+def test_a_hybrid_of_any_depth_is_s4d_with_mamba() -> None:
+    both = (Architecture("s4d-real", FLIP, 1), Architecture("diagonal", FORGET, 1))
+    for name in NAMED:
+        assert judge(*known(name), Hybrid(both, any_depth=True)).answer == answer(name, Architecture("s4d-mamba"))
+
+
+def test_the_architecture_that_decides_is_named() -> None:
+    assert judge(*known("parity"), Architecture("rwkv7", FLIP, layers=1)).reason.startswith("it contains diagonal (Mamba")
+    assert "contains it: " in judge(*known("parity"), Architecture("s4d-real", FORGET)).reason
+
+
+@pytest.mark.parametrize(
+    ("kinds", "message"),
+    [
+        ((Architecture("s4d", layers=1),) * 2, "layers of at least two kinds"),
+        ((Architecture("s4d", layers=2), Architecture("dense", layers=1)), "architecture of one layer: layers=1"),
+        ((Architecture("s4d", layers=1), Architecture("dense", layers=1, precision="log")), "the same precision"),
+    ],
+)
+def test_bad_hybrids_are_named(kinds: tuple[Architecture, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Hybrid(kinds)
