@@ -1,4 +1,4 @@
-"""The mixers and their initial values, by the names that configurations use, and what sets of eigenvalues ask of a mixer."""
+"""The mixers and their initialisers, by the names that configurations use, and the projections for sets of eigenvalues."""
 
 from eigentrack.layers.attention import Attention as Attention
 from eigentrack.layers.convolution import Convolution as Convolution

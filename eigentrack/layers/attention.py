@@ -17,7 +17,17 @@ from eigentrack.ops.shared.packing import Packing
 
 
 class Attention(Mixer):
-    """`rotary_base=None` has no positions but those that the causal mask gives; `key_norm` is over all heads, as OLMo's."""
+    """Causal softmax attention, by torch's fused kernels.
+
+    These have no second derivatives, and say so; under `torch.nn.attention.sdpa_kernel(SDPBackend.MATH)` they exist.
+
+    Args:
+        d_model: the width of the input and the output.
+        heads: the number of heads.
+        rotary_base: the base of the rotary positions; None: no positions, except what the causal mask reveals.
+        key_norm: whether queries and keys are normalised, each over all heads together, as in OLMo.
+        norm_eps: the eps of these norms.
+    """
 
     def __init__(
         self,
@@ -64,7 +74,10 @@ class Attention(Mixer):
         past_v: Float[Tensor, "B P H D"],
         held: Bool[Tensor, "B P"],
     ) -> tuple[Float[Tensor, "B T H D"], tuple[Tensor, ...]]:
-        """Past keys are stored turned; `held` marks the slots of the cache that hold a token."""
+        """Return the outputs and the new cache.
+
+        The cache holds keys that are already rotated to their positions; `held` marks its slots that hold a token.
+        """
         batch, time = q.shape[:2]
         position = held.sum(1, keepdim=True) + torch.arange(time, device=q.device)
         q, k = self._turn(q, position), self._turn(k, position)
@@ -88,7 +101,7 @@ class Attention(Mixer):
             return x
         half = self.width // 2
         speed = self.rotary_base ** -(torch.arange(half, dtype=torch.float64, device=x.device) / half)
-        angle = (position[..., None] * speed)[:, :, None]  # [B, T, 1, D/2]; float64: position × speed is large
+        angle = (position[..., None] * speed)[:, :, None]  # [B, T, 1, D/2]; in float64, as position × speed can be large
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         first, second = x.chunk(2, dim=-1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)

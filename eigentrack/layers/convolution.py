@@ -15,7 +15,14 @@ from eigentrack.ops.short_convolution.reference import Part
 
 
 class Convolution(Mixer):
-    """With width 2 and the filter (1, 0) it is a delay by one token."""
+    """A linear convolution over time; with width 2 and the filter (1, 0) it delays its input by one token.
+
+    Args:
+        d_model: the width of the input and the output.
+        channels: the number of channels that are convolved; None: d_model.
+        width: the number of taps of the filter.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
+    """
 
     def __init__(self, d_model: int, *, channels: int | None = None, width: int = 4, backend: str = "auto") -> None:
         super().__init__(d_model, backend)

@@ -1,9 +1,10 @@
 """DeltaNet: S ← g_t S;  S ← (I - b_tj k_tj k_tjᵀ) S + b_tj k_tj v_tjᵀ for j = 1..n;  y_t = S_tᵀ q_t.
 
-n = 1 without gate is DeltaNet, with gate gated DeltaNet; n > 1 is DeltaProduct. With a gate for each key channel, diag(g_t) S,
-it is KDA: A(x_t) is a diagonal matrix, then n Householder factors. A gate in a disk, g_t R_t S, turns pairs of key channels.
+With n = 1 this is DeltaNet without a gate and gated DeltaNet with one; with n > 1 it is DeltaProduct. With one gate per key
+channel, diag(g_t) S, it is KDA: A(x_t) is a diagonal matrix followed by n Householder factors. A gate in a disk, g_t R_t S,
+also rotates pairs of key channels.
 
-B batch  T time  H heads  n Householder factors a token  K key dim  V value dim  P pairs of key channels
+B batch  T time  H heads  n Householder factors per token  K key dim  V value dim  P pairs of key channels
 """
 
 from __future__ import annotations
@@ -27,24 +28,39 @@ from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.short_convolution.reference import Part
 from eigentrack.spectrum import EigenRange, Eigenvalues
 
-FIRST_TURNS = 0.1  # of the weights that other layers' angles start with: 6 degrees a token, at inputs of variance one
+FIRST_TURNS = 0.1  # initial angle weights relative to other layers: about 6 degrees per token for inputs of variance one
 
 
 class DeltaNet(LinearMixer):
-    """`eigenvalues` bounds each factor's eigenvalue along its key; `gate` is the range of the gate, or None for no gate.
+    """DeltaNet, gated DeltaNet, DeltaProduct or KDA, depending on the options.
 
-    A gate in a disk also turns: pairs of key channels rotate by W' x_t + b' turns ahead of the factors, so that a rotation
-    needs no two reflections with an angle between them, and any cyclic group is one number away.
+    A gate in a disk also rotates: before the Householder factors, pairs of key channels rotate by W' x_t + b' turns. A rotation
+    then needs no pair of reflections at an angle, and one number, the angle, is all that a cyclic group asks for.
 
-    `gate_per_channel` gives every key channel (in a disk every pair) a gate of its own. In the range [-1, 1] such a gate is
-    itself a reflection, so that one factor makes a rotation of it: A(x_t) has complex eigenvalues, of modulus at most 1.
+    With `gate_per_channel` and the range [-1, 1] a gate can be a reflection, and together with one factor a rotation: A(x_t)
+    then has complex eigenvalues, of modulus at most 1.
 
-    The eigenvalue along a key starts in the middle of its range, unless `start_eigenvalue` puts it elsewhere: at ½ in [0, 1],
-    but at 0 in [-1, 1], where every token writes over all that its key held. Gates start as Mamba-2's do, and forget 0.1 to
-    80 % with every token, unless `start_gates` says where.
+    The eigenvalue along a key starts in the middle of its range unless `start_eigenvalue` sets it: at ½ in [0, 1], and at 0 in
+    [-1, 1], where every token replaces all that is stored under its key. Gates start as in Mamba-2 and forget 0.1 to 80 % per
+    token unless `start_gates` sets them.
 
-    `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm or scale, so that
-    weights which are set, not learned, can be exact.
+    Args:
+        d_model: the width of the input and the output.
+        heads: the number of heads.
+        key_dim: the width of a key; None: d_model / heads.
+        value_dim: the width of a value; None: d_model / heads.
+        householders: n, the number of Householder factors per token.
+        eigenvalues: the range of each factor's eigenvalue along its key.
+        widened_from: the range that the layer had before it was widened to `eigenvalues`; None: it was not widened.
+        gate: the range or the disk of the gate; None: no gate.
+        gate_per_channel: whether every key channel (in a disk every pair) has its own gate; otherwise one per head.
+        conv: the width of the short convolution; 0: no convolution.
+        output_gate: whether the output is multiplied by a gate that depends on the input.
+        learn_initial_state: whether the memory before the first token is learned; otherwise it is zero.
+        bare: whether to leave out activations, norms and scales of queries, keys, values and outputs, so that weights that
+            are set instead of learned can be exact.
+        norm_eps: the eps of the norm.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
     """
 
     has_beta: ClassVar[bool] = True
@@ -90,11 +106,13 @@ class DeltaNet(LinearMixer):
             self.turn_proj = optional_projection(TurnProjection, gate, d_model, heads, key_dim=key_dim)
         if self.turn_proj is not None:
             self.turn_proj.bias.data.zero_()
-            self.turn_proj.weight.data *= FIRST_TURNS  # so that at first a key is found again where it was written
+            self.turn_proj.weight.data *= (
+                FIRST_TURNS  # small angles at first, so that a key still matches what was written under it
+            )
         if gate is not None:
-            channels = key_dim if self.turn_proj is None else key_dim // 2  # a pair shares its gate
+            channels = key_dim if self.turn_proj is None else key_dim // 2  # the two channels of a pair share a gate
             gates = heads * channels if gate_per_channel else heads
-            # K gates a head from a rank of K, as KDA has them
+            # a projection of rank K to the K gates of each head, as in KDA
             self.gate_down_proj = nn.Linear(d_model, key_dim, bias=False) if gate_per_channel else None
             self.gate_proj = nn.Linear(key_dim if gate_per_channel else d_model, gates, bias=False)
             self.gate_log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
@@ -104,12 +122,15 @@ class DeltaNet(LinearMixer):
         self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
 
     def start_eigenvalue(self, eigenvalue: float) -> None:
-        """Give the logits of b a bias, from which the eigenvalue along every key starts."""
+        """Add a bias to the logits of b that makes the eigenvalue along every key start at `eigenvalue`, for an input of 0."""
         start = (self.eigenvalues if self.widening is None else self.widening.before).beta_logit(eigenvalue)
         self.beta_proj.bias = nn.Parameter(self.beta_proj.weight.new_full((self.beta_proj.out_features,), start))
 
     def start_gates(self, first: float, last: float) -> None:
-        """Start the gates of the first and of the last head (or channel of a head) here, the others between them."""
+        """Set the gates to start at `first` in the first and at `last` in the last head (or channel of each head).
+
+        The other gates start in between.
+        """
         if self.gate is None:
             raise ValueError(f"initial gates=[{first}, {last}] need the gate's range, such as gate=EigenRange(0, 1)")
         slow, fast = (math.log(-math.log(self.gate.radial.gate(start))) for start in (first, last))
@@ -143,22 +164,27 @@ class DeltaNet(LinearMixer):
             gates = self.key_dim if turns is None else turns.shape[-1]
             product = gate_matrices(gate if self.gate_per_channel else gate[..., None].expand(*gate.shape, gates), turns)
         for k_j, b_j in zip(k.unbind(3), beta.unbind(3), strict=True):
-            stored = (k_j[..., None] * product).sum(-2, keepdim=True)  # kᵀ product; autocast would round what `@` is given
+            stored = (k_j[..., None] * product).sum(
+                -2, keepdim=True
+            )  # kᵀ product; a sum, as autocast would round the inputs of `@`
             product = product - (b_j[..., None] * k_j)[..., None] * stored
         return product
 
     def gates(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> dict[str, Tensor]:
-        """With the keys as the rows of K and D = diag(beta), the factors multiply to I - Kᵀ T K, T = (I + D tril(KKᵀ, -1))⁻¹ D,
-        which has the eigenvalues of the n by n matrix I - T KKᵀ, and 1. With a gate per channel, or one that turns, all K
-        eigenvalues are named."""
+        """Return the eigenvalues of A(x_t), b, and the gate if there is one.
+
+        With the keys as the rows of K and D = diag(b), the product of the factors is I - Kᵀ T K, T = (I + D tril(KKᵀ, -1))⁻¹ D.
+        Its eigenvalues are 1 and those of the n by n matrix I - T KKᵀ, of which the latter are returned, times the gate. With a
+        gate per channel, or one that rotates, all K eigenvalues of A(x_t) are returned.
+        """
         _, k, _, beta, _ = self._factors(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)
         gate = self._gate(x)
         if gate is not None and (self.gate_per_channel or self.turn_proj is not None):
             return {"eigenvalue": matrix_eigenvalues(self.transitions(x, state, cu_seqlens)), "beta": beta, "gate": gate}
         k = gate_precision(k)
-        with torch.autocast(k.device.type, enabled=False):  # 1 - b|k|² of rounded keys would leave the range
+        with torch.autocast(k.device.type, enabled=False):  # with rounded keys, 1 - b|k|² could leave the range
             meetings = beta[..., None] * (k @ k.mT)  # D KKᵀ, [B, T, H, n, n]
         eigenvalue = 1 - meetings[..., 0]
         if self.householders > 1:
@@ -178,10 +204,10 @@ class DeltaNet(LinearMixer):
         Float[Tensor, "B T H n"],
         Tensor | None,
     ]:
-        """q, k, v, b and the convolution's new window.
+        """Return q, k, v, b and the new window of the convolution.
 
-        b makes up for what rounding did to |k|², as the eigenvalue 1 - b|k|² must stay in its range: in bfloat16 |k|² is off by
-        up to 0.8 %, and -1.016 explodes within a thousand tokens.
+        b is corrected for the rounding of |k|², as the eigenvalue 1 - b|k|² must stay in its range: in bfloat16 |k|² is off by
+        up to 0.8 %, and with the eigenvalue -1.016 the state explodes within a thousand tokens.
         """
         unit_rows = 0 if self.bare else self.key_dim
         parts = [

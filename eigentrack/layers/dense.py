@@ -19,18 +19,27 @@ from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.short_convolution.reference import Part
 from eigentrack.spectrum import EigenRange
 
-START = 0.1  # |A - I|, about, in spectral norm: the norm of a product of 500 such matrices is still below 100
-MOST_FOR_W = 30  # squarings: each doubles the rounding errors of W, and values that differ by 1e-9 are apart by then
-LIMIT = 2.0**64  # of an entry of S; read into the unit ball, only the direction of what is larger than 1 matters
+START = 0.1  # approximate initial |A - I| in spectral norm: a product of 500 such matrices still has a norm below 100
+MOST_FOR_W = 30  # squarings for W: each doubles its rounding errors, and 30 separate singular values that differ by 1e-9
+LIMIT = 2.0**64  # the largest entry of S; as the read-out scales S into the unit ball, a large S matters only by its direction
 
 
 class Dense(LinearMixer):
-    """`eigenvalues=None` is the paper's full-matrix baseline, without any bound on A.
+    """A linear RNN with a full transition matrix.
 
-    Products without a bound may outgrow every float: beyond LIMIT the state is scaled down, which no read-out can tell
-    from S, unless S shrinks by that much again. A `bare` layer reads S as it is, and so has no limit.
+    Without a bound on A, products may exceed every float. A state beyond LIMIT is therefore scaled down, which does not change
+    the output unless S shrinks by this factor again.
 
-    A range puts the (complex) eigenvalues into the disk whose diameter it is: A = centre I + radius M with |M| ≤ 1.
+    Args:
+        d_model: the width of the input and the output.
+        heads: the number of heads.
+        state_size: n, the size of the matrices.
+        eigenvalues: a range, for (complex) eigenvalues in the disk whose diameter it is: A = centre I + radius M with |M| ≤ 1;
+            None: no bound on A, as in the paper's full-matrix baseline.
+        conv: the width of the short convolution; 0: no convolution.
+        learn_initial_state: whether the memory before the first token is learned; otherwise it is the identity.
+        bare: whether to read S as it is, without scaling it into the unit ball and without LIMIT.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
     """
 
     eigenvalues: EigenRange | None
@@ -54,7 +63,7 @@ class Dense(LinearMixer):
         super().__init__(d_model, backend, memory_shape, eigenvalues, learn_initial_state, convolution)
         self.bare = bare
         self.matrix_proj = nn.Linear(d_model, heads * state_size**2)
-        # starts near the identity, which forgets nothing; a Gaussian n × n matrix has the norm 2 √n times that of an entry
+        # A starts near the identity, which forgets nothing; a Gaussian n × n matrix has 2 √n times the norm of an entry
         nn.init.normal_(self.matrix_proj.weight, std=START / (2 * math.sqrt(state_size * d_model)))
         self.matrix_proj.bias.data = torch.eye(state_size).flatten().repeat(heads)
         self.out_proj = nn.Linear(heads * state_size**2, d_model, bias=False)
@@ -101,22 +110,23 @@ class Dense(LinearMixer):
 
 
 def _into_unit_ball(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
-    """x / max(1, |x|), also where the squares of the entries would overflow."""
+    """Return x / max(1, |x|), without overflow in the squares of large entries."""
     largest = x.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
     norm = largest * torch.linalg.vector_norm(x / largest, dim=-1, keepdim=True)
     return x / norm.clamp_min(1.0)
 
 
 def spectral_norm(matrices: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch 1 1"]:
-    """Return the largest singular value of each of many small matrices, by products of matrices alone.
+    """Return the largest singular value of each of many small matrices, using only matrix products.
 
     With G = MᵀM and p = 2^m, (tr Gᵖ)^{1/2p} lies between |M| and n^{1/2p} |M|. Squaring m times, and dividing by the trace t_k
-    each time, gives it without overflow:
+    each time, computes it without overflow:
 
         |M|² = t_0 · t_1^{1/2} · t_2^{1/4} ···      and      Gᵖ / tr Gᵖ → W,   ∂|M| / ∂M = M W / |M|
 
-    W is the projection onto the singular vectors of the largest value, divided by their number. An algorithm that iterates
-    until it has converged must look at its progress, which no CUDA graph can; m squarings need no look. First derivatives only.
+    W is the projection onto the singular vectors of the largest value, divided by their number. The number of squarings is
+    fixed, so that a CUDA graph can capture them; it cannot capture a test for convergence. Second derivatives come from the
+    singular vectors, and exist where the singular values differ.
     """
     return _SpectralNorm.apply(matrices)
 
@@ -126,7 +136,7 @@ class _SpectralNorm(torch.autograd.Function):
     def forward(ctx: Any, matrices: Tensor) -> Tensor:
         kind, n = torch.finfo(matrices.dtype), matrices.shape[-1]
         squarings = math.ceil(2 - math.log2(kind.eps) + math.log2(max(1.0, math.log(n))))  # n^{1/2p} - 1 is below eps / 8
-        exact = matrices.double()  # neither autocast nor TF32 rounds its products
+        exact = matrices.double()  # in float64, whose products neither autocast nor TF32 rounds
         power = exact.mT @ exact
         logarithm = torch.zeros_like(power[..., :1, :1])
         projection = power
@@ -139,11 +149,13 @@ class _SpectralNorm(torch.autograd.Function):
             if k < squarings:
                 power = power @ power
         norm = (logarithm / 2).exp().clamp_min(kind.tiny)
-        ctx.save_for_backward((exact @ projection / norm).to(matrices.dtype))
+        ctx.save_for_backward((exact @ projection / norm).to(matrices.dtype), matrices)
         return norm.to(matrices.dtype)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dnorm: Tensor) -> Tensor:
-        (derivative,) = ctx.saved_tensors
+        derivative, matrices = ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient will be differentiated again
+            left, _, right = torch.linalg.svd(matrices)
+            derivative = left[..., :, :1] * right[..., :1, :]  # of a simple largest value, M W / |M|
         return dnorm * derivative

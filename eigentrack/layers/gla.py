@@ -1,9 +1,9 @@
 """Gated linear attention: S_t = diag(a_t) S_{t-1} + k_t v_tᵀ,  y_t = S_tᵀ q_t,  a_t = range(σ(W x_t)^(1/τ)) by key channel.
 
-With eigenvalues in a disk, pairs of channels share a gate and turn by W' x_t + b' turns: diag(a_t) becomes diag(a_t) R_t.
-In a polygon, gate and angle of a pair are those of the mean of its corners by the weights softmax(W' x_t + b').
+With eigenvalues in a disk, pairs of channels share a gate and rotate by W' x_t + b' turns: diag(a_t) becomes diag(a_t) R_t.
+In a polygon, the eigenvalue of a pair is the mean of the corners by the weights softmax(W' x_t + b').
 
-B batch  T time  H heads  K key dim  V value dim  n gates a head: K, or K/2 pairs
+B batch  T time  H heads  K key dim  V value dim  n gates per head: K, or K/2 pairs
 """
 
 from __future__ import annotations
@@ -32,26 +32,39 @@ from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.short_convolution.reference import Part, unit
 from eigentrack.spectrum import EigenRange, Eigenvalues
 
-RANK, TEMPERATURE = 16, 16.0  # of the gates
-SIGNED_TEMPERATURE = 1.0  # where eigenvalues can be negative
-SIGNED_START = (1 + 2 ** (-1 / TEMPERATURE)) / 2  # as a share of the range: in [-1, 1] gates start at 0.958, as in [0, 1]
+RANK, TEMPERATURE = 16, 16.0  # defaults for the gates
+SIGNED_TEMPERATURE = 1.0  # the default if eigenvalues can be negative
+SIGNED_START = (
+    1 + 2 ** (-1 / TEMPERATURE)
+) / 2  # as a share of the range: gates of [-1, 1] start at 0.958, as those of [0, 1] do
 
 
 class GLA(LinearMixer):
-    """`gate_temperature` τ: the higher, the flatter the gates.
+    """Gated linear attention.
 
-    Eigenvalues from 0 on: τ = 16, and all gates start near 2^(-1/16) of the range, so that little is forgotten at first.
-    Eigenvalues below 0 ask for more: at τ = 16 one of -0.99 takes a logit of -85, and what should flip, as parity does, is
-    hardly learned. There τ = 1, for which -5.3 is enough, and gates of [-1, 1] start at 0.958, as those of [0, 1] do; given τ
-    alone, they start near 2^(-1/τ) of the range. Of a range that was widened, it is the one before that counts. `start_gates`
-    starts them elsewhere.
+    The temperature τ of the gates depends on the range, on the one before widening if there is one. For a range from 0 on, τ is
+    16, and all gates start near 2^(-1/16) of the range, so that little is forgotten at first. With negative eigenvalues, τ is
+    1: at τ = 16 the eigenvalue -0.99 needs a logit of -85, and tasks that must flip the state, such as parity, are hardly
+    learned, while at τ = 1 a logit of -5.3 is enough; gates of [-1, 1] start at 0.958, as those of [0, 1] do. With a given
+    `gate_temperature`, gates start near 2^(-1/τ) of the range. `start_gates` sets other initial values.
 
-    `gate_rank`, 16 unless given, is that of W. A polygon has no such gates: its logits have the full rank.
-
-    `writes=False`: tokens only turn the memory and let it fade, from the start that it has learnt; there are no keys and no
-    values. What is counted is all that is held, and nothing adds up beside it.
-
-    `bare` leaves queries, keys, values and outputs as they are projected and read: no activation, norm, scale or output gate.
+    Args:
+        d_model: the width of the input and the output.
+        heads: the number of heads.
+        key_dim: the width of a key; None: half of d_model / heads.
+        value_dim: the width of a value; None: d_model / heads.
+        gate_rank: the rank of the projection W to the gates; None: 16. A polygon has logits of full rank instead.
+        gate_temperature: τ; the higher it is, the less gates depend on their logits. None: 16, or 1 with negative eigenvalues.
+        eigenvalues: the set of the eigenvalues.
+        widened_from: the range that the layer had before it was widened to `eigenvalues`; None: it was not widened.
+        conv: the width of the short convolution; 0: no convolution.
+        key_norm: whether keys are scaled to length 1.
+        learn_initial_state: whether the memory before the first token is learned; otherwise it is zero.
+        writes: whether tokens write to the memory. If not, there are no keys and values: tokens only rotate the learned initial
+            memory and let it fade, so that the memory holds nothing but a count.
+        bare: whether to leave out activations, norms and scales of queries, keys, values and outputs, and the output gate.
+        norm_eps: the eps of the norm.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
     """
 
     projections: ClassVar[tuple[type[nn.Module], ...]] = (AngleProjection, GateProjection)
@@ -118,7 +131,10 @@ class GLA(LinearMixer):
         self.out_proj = nn.Linear(heads * value_dim, d_model, bias=False)
 
     def start_gates(self, first: float, last: float) -> None:
-        """Start the gates of the first and of the last channel of a head here, the others between; in a disk, their moduli."""
+        """Set the gates to start at `first` in the first and at `last` in the last channel of each head, the others in between.
+
+        In a disk, these are the moduli of the eigenvalues.
+        """
         if self.gate_proj is None:
             raise ValueError(f"initial gates=[{first}, {last}] are for gates in a range or a disk; {self.eigenvalues} has none")
         span = self.eigenvalues.radial if self.widening is None else self.widening.before
@@ -161,7 +177,7 @@ class GLA(LinearMixer):
         return {"eigenvalue": gate_eigenvalues(*self._gates(x))}
 
     def _gates(self, x: Float[Tensor, "B T d"]) -> tuple[Float[Tensor, "B T H n"], Float[Tensor, "B T H n"] | None]:
-        """The real gates, and the angles where there are any."""
+        """Return the real gates, and the angles or None."""
         if self.corner_proj is not None:
             radial, turns = self.corner_proj(x)
             return radial.unflatten(-1, (self.heads, -1)), turns.unflatten(-1, (self.heads, -1))
@@ -184,6 +200,6 @@ def _temperature(span: EigenRange) -> float:
 
 
 def _logit(gate: float, temperature: float) -> float:
-    """Of which σ(logit)^(1/temperature) is the gate."""
+    """Return the logit for which σ(logit)^(1/temperature) is the gate."""
     distance = -temperature * math.log(gate)
     return -distance - math.log(-math.expm1(-distance))

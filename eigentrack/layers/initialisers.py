@@ -1,6 +1,6 @@
-"""Where layers start: initial values by the names that a model's configuration uses, and the time steps that layers draw.
+"""Initialisers: initial values by the names that a model's configuration uses, and the initial time steps of layers.
 
-An initialiser overwrites some weights of a new layer and draws no random numbers: all others start as they do without it.
+An initialiser overwrites some weights of a new layer and draws no random numbers, so that all other weights stay the same.
 """
 
 from __future__ import annotations
@@ -18,16 +18,20 @@ from eigentrack.layers.validation import require_number, require_two_numbers
 
 @runtime_checkable
 class StartsGates(Protocol):
+    """A mixer whose initial gates can be set."""
+
     def start_gates(self, first: float, last: float) -> None: ...
 
 
 @runtime_checkable
 class StartsEigenvalue(Protocol):
+    """A mixer whose initial eigenvalue along the keys can be set."""
+
     def start_eigenvalue(self, eigenvalue: float) -> None: ...
 
 
 def start_gates(mixer: Mixer, value: Any) -> None:
-    """Start the gates of the first and of the last head (or channel of a head) at two eigenvalues, the others between them."""
+    """Set the initial gates of the first and the last head (or channel of a head) to two eigenvalues, the others in between."""
     require_two_numbers(gates=value)
     if not isinstance(mixer, StartsGates):
         raise ValueError(f"initial gates={value!r}: {type(mixer).__name__} has no gates that can start there")
@@ -35,7 +39,7 @@ def start_gates(mixer: Mixer, value: Any) -> None:
 
 
 def start_eigenvalue(mixer: Mixer, value: Any) -> None:
-    """Start the eigenvalue along every key, at an input of 0, where it is asked to."""
+    """Set the initial eigenvalue along every key, at an input of 0."""
     require_number(eigenvalue=value)
     if not isinstance(mixer, StartsEigenvalue):
         raise ValueError(
@@ -48,10 +52,10 @@ INITIALISERS: dict[str, Callable[[Mixer, Any], None]] = {"gates": start_gates, "
 
 
 def bias_of_step(step: Tensor) -> Tensor:
-    """Return the bias of which softplus makes this time step."""
+    """Return the bias whose softplus is this time step."""
     return step + torch.log(-torch.expm1(-step))
 
 
 def initial_time_step_bias(count: int, low: float = 1e-3, high: float = 0.1) -> Tensor:
-    """Draw biases b of Mamba's time step Δ = softplus(logit + b) such that softplus(b) is log-uniform over [low, high]."""
+    """Draw biases b of time steps Δ = softplus(logit + b), as in Mamba, with softplus(b) log-uniform in [low, high]."""
     return bias_of_step(torch.exp(torch.empty(count).uniform_(math.log(low), math.log(high))))

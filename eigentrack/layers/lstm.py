@@ -16,7 +16,7 @@ from eigentrack.ops.shared.packing import Packing
 
 
 class RecurrentGates(nn.Module):
-    """The gates (z, i, f, o) of LSTM and sLSTM, read from the input, and a recurrent block for each head."""
+    """The projection of the input to the gates (z, i, f, o) of LSTM and sLSTM, and their recurrent matrices for each head."""
 
     def __init__(self, d_model: int, heads: int) -> None:
         super().__init__()
@@ -32,6 +32,8 @@ class RecurrentGates(nn.Module):
 
 
 class LSTM(Mixer):
+    """An LSTM whose `heads` heads have separate recurrent matrices; `d_model` is the width of the input and the output."""
+
     def __init__(self, d_model: int, *, heads: int = 1) -> None:
         super().__init__(d_model)
         self.heads, self.width = heads, head_width(d_model, heads)

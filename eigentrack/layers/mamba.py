@@ -1,8 +1,9 @@
 """Mamba: a_t = range(exp(Δ_t A)),  h_t = a_t h_{t-1} + Δ_t B_t x_t,  y_t = (Σ_n C_t h_t + D x_t) silu(z_t), channel by channel.
 
-With eigenvalues in a disk, pairs of the N share a gate and turn by W' x_t + b' turns, in all channels: a_t becomes a_t R_t.
+With eigenvalues in a disk, pairs of the N share a gate and rotate by W' x_t + b' turns, the same in all channels: a_t becomes
+a_t R_t.
 
-B batch  T time  D channels  N state size  R rank of Δ  n gates a channel: N, or N/2 pairs
+B batch  T time  D channels  N state size  R rank of Δ  n gates per channel: N, or N/2 pairs
 """
 
 from __future__ import annotations
@@ -27,6 +28,22 @@ from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
 class Mamba(LinearMixer):
+    """The Mamba layer, with its eigenvalues in a chosen set.
+
+    Args:
+        d_model: the width of the input and the output.
+        state_size: N, the size of the state per channel.
+        expand: the number of channels as a multiple of d_model.
+        dt_rank: the rank of the projection to Δ; None: d_model / 16, rounded up.
+        eigenvalues: the set of the eigenvalues.
+        widened_from: the range that the layer had before it was widened to `eigenvalues`; None: it was not widened.
+        conv: the width of the short convolution; 0: no convolution.
+        conv_bias: whether the convolution has a bias.
+        key_norm: whether B_t is scaled to length 1.
+        learn_initial_state: whether the memory before the first token is learned; otherwise it is zero.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
+    """
+
     projections: ClassVar[tuple[type[nn.Module], ...]] = (AngleProjection,)
     eigenvalues: Eigenvalues
 
@@ -61,7 +78,9 @@ class Mamba(LinearMixer):
         self.turn_proj = optional_projection(AngleProjection, eigenvalues, channels, 1, state_size=state_size)
         gates = state_size if self.turn_proj is None else state_size // 2
         self.log_rate = nn.Parameter(torch.arange(1.0, gates + 1).log().repeat(channels, 1))  # A = -exp(log_rate)
-        self.widening = optional_widening(widened_from, eigenvalues, dt_rank, channels)  # reads what Δ reads
+        self.widening = optional_widening(
+            widened_from, eigenvalues, dt_rank, channels
+        )  # has the same input as the projection to Δ
         self.skip = nn.Parameter(torch.ones(channels))
         self.out_proj = nn.Linear(channels, d_model, bias=False)
 
@@ -70,7 +89,7 @@ class Mamba(LinearMixer):
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         u, z, window = self._inputs(x, state.window, packing)
         dt, b, c, features = self._selection(u)
-        if self.widening is not None:  # the scan makes its eigenvalues itself: these are made here
+        if self.widening is not None:  # selective_scan computes its eigenvalues itself and cannot widen them
             one_value = state.memory[0][..., None]  # [B, D, N, 1]
             y, memory = gated_linear(
                 c[:, :, None].expand(*u.shape, -1),
@@ -125,9 +144,9 @@ class Mamba(LinearMixer):
     def _selection(
         self, u: Float[Tensor, "B T D"]
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T N"], Float[Tensor, "B T N"], Float[Tensor, "B T R"]]:
-        """Δ, B, C, and the few features that Δ is made of."""
+        """Return Δ, B, C, and the R features that Δ is computed from."""
         features, b, c = self.x_proj(u).split(self._widths, dim=-1)
-        # the bias is added in the state's precision: Δ must be able to vanish, and to reach the range's end
+        # the bias is added in the state's precision: Δ must be able to vanish, so that eigenvalues reach the end of the range
         logits = gate_precision(features @ self.dt_proj.weight.mT) + self.dt_proj.bias
         return F.softplus(logits), unit(b) if self.key_norm else b, c, features
 
@@ -135,7 +154,7 @@ class Mamba(LinearMixer):
         gate = torch.exp(dt[..., None] * self._log_decay())
         if self.widening is None:
             return self.eigenvalues.radial.eigenvalue(gate)
-        shift = gate_precision(self.widening.shift(features))[..., None]  # one for all N of a channel
+        shift = gate_precision(self.widening.shift(features))[..., None]  # one shift for all N of a channel
         return self.widening.eigenvalue(self.widening.before.eigenvalue(gate), shift)
 
     def _log_decay(self) -> Float[Tensor, "D n"]:

@@ -1,6 +1,6 @@
 """Mamba-2: a_t = range(exp(Δ_t A)) for each head,  S_t = a_t S_{t-1} + B_t (Δ_t x_t)ᵀ,  y_t = S_tᵀ C_t + D x_t.
 
-With eigenvalues in a disk, pairs of the N turn by W' x_t + b' turns: a_t becomes a_t R_t.
+With eigenvalues in a disk, pairs of the N rotate by W' x_t + b' turns: a_t becomes a_t R_t.
 
 B batch  T time  H heads  N state size  P head dim  G groups of heads that share B, C and angles
 """
@@ -27,6 +27,24 @@ from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
 class Mamba2(LinearMixer):
+    """The Mamba-2 layer, with its eigenvalues in a chosen set.
+
+    Args:
+        d_model: the width of the input and the output.
+        heads: the number of heads.
+        state_size: N, the size of the state per channel.
+        expand: the number of channels as a multiple of d_model.
+        groups: G, the number of groups of heads that share B, C and angles.
+        eigenvalues: the set of the eigenvalues.
+        widened_from: the range that the layer had before it was widened to `eigenvalues`; None: it was not widened.
+        conv: the width of the short convolution; 0: no convolution.
+        conv_bias: whether the convolution has a bias.
+        key_norm: whether B_t is scaled to length 1.
+        learn_initial_state: whether the memory before the first token is learned; otherwise it is zero.
+        norm_eps: the eps of the norm.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
+    """
+
     projections: ClassVar[tuple[type[nn.Module], ...]] = (AngleProjection,)
     eigenvalues: Eigenvalues
 
@@ -101,7 +119,7 @@ class Mamba2(LinearMixer):
         return {"eigenvalue": radial[..., 0] if turns is None else gate_eigenvalues(radial, turns)}
 
     def _all_gates(self, x: Float[Tensor, "B T d"]) -> tuple[Float[Tensor, "B T H n"], Float[Tensor, "B T H n"] | None]:
-        """One for each of the N, or for each pair of them."""
+        """Return the gates and the angles, or None, for each of the N or for each pair of them."""
         radial, turns = self._radial(self._time_step(self.in_proj(x)[..., -self.heads :]), x), self._turns(x)
         return radial[..., None].expand(*radial.shape, self.memory_shape[1] if turns is None else turns.shape[-1]), turns
 

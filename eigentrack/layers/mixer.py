@@ -1,4 +1,6 @@
-"""Mixer: what every sequence-mixing layer is. One projection code for sequences and tokens, one state for both.
+"""Mixer, the base class of all sequence-mixing layers, LinearMixer, that of linear RNNs, and their state.
+
+Sequences and single tokens go through the same code and the same state.
 
 B batch  T time  S sequences (B, or len(cu_seqlens) - 1 when packed)  d model width
 """
@@ -13,6 +15,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
+from torch.export import register_dataclass
 from torch.nn import functional as F
 
 from eigentrack.layers.rotating_gates import PROJECTIONS, can_serve
@@ -26,23 +29,27 @@ from eigentrack.spectrum import EigenRange, Eigenvalues
 
 @dataclass(frozen=True)
 class MixerState:
-    """What a mixer carries from call to call: every tensor has one row for each sequence."""
+    """The state that a mixer carries from call to call; every tensor has one row per sequence.
+
+    `memory` is specific to the mixer, `window` holds the last inputs of the short convolution; None if there is none.
+    """
 
     memory: tuple[Tensor, ...]
-    window: Tensor | None = None  # the last inputs of the short convolution, [S, width - 1, channels]
+    window: Tensor | None = None  # [S, width - 1, channels]
 
     @property
     def sequences(self) -> int:
-        return len(self.memory[0] if self.window is None else self.window)
+        """The number of sequences."""
+        return (self.memory[0] if self.window is None else self.window).shape[0]  # len() would fix it in a graph
 
     def select(self, rows: Tensor) -> MixerState:
-        """The states of some of the sequences, in the order of `rows`: for beam search, or to fork a prefix."""
+        """Return the states of the sequences `rows`, in this order; for beam search, or to fork a prefix."""
         memory = tuple(part.index_select(0, rows) for part in self.memory)
         return MixerState(memory, None if self.window is None else self.window.index_select(0, rows))
 
     @staticmethod
     def stack(states: Sequence[MixerState]) -> MixerState:
-        """The sequences of all of them; a shorter cache of attention gets empty slots."""
+        """Return one state with the sequences of all `states`; shorter caches of attention are padded with empty slots."""
         windows = [state.window for state in states if state.window is not None]
         if windows and len(windows) < len(states):
             raise ValueError(f"{len(windows)} of {len(states)} states have a window: states of one layer belong together")
@@ -50,18 +57,30 @@ class MixerState:
         return MixerState(memory, torch.cat(windows) if windows else None)
 
     def detach(self) -> MixerState:
-        """The same values, cut off from the gradient: for truncated backpropagation."""
+        """Return the same state without its gradient history, for truncated backpropagation."""
         return MixerState(tuple(part.detach() for part in self.memory), None if self.window is None else self.window.detach())
 
 
+# so that torch.compile, torch.export and torch.utils find the tensors of a state
+register_dataclass(MixerState, serialized_type_name="eigentrack.MixerState")
+
+
 def _pad_together(parts: Sequence[Tensor]) -> Tensor:
-    """One below the other, filled up with zeros along the second axis."""
+    """Return the tensors stacked along the first axis, padded with zeros to the same length along the second."""
     longest = max(part.shape[1] for part in parts)
     return torch.cat([F.pad(part, (*[0, 0] * (part.ndim - 2), 0, longest - part.shape[1])) for part in parts])
 
 
 class Mixer(nn.Module, ABC):
-    """Sequence in, sequence out; with the state, `forward` on pieces or `step` on tokens equals `forward` on the whole."""
+    """A layer that maps sequences to sequences.
+
+    If the state is passed on, `forward` on the pieces of a sequence, or `step` on its tokens, gives the same as `forward` on
+    the whole.
+
+    Args:
+        d_model: the width of the input and the output.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
+    """
 
     def __init__(self, d_model: int, backend: str = "auto") -> None:
         super().__init__()
@@ -72,30 +91,41 @@ class Mixer(nn.Module, ABC):
 
     @property
     def loops_over_time(self) -> bool:
-        """Whether `forward` takes one token after another in Python, a loop that torch.compile would unroll."""
+        """Whether `forward` loops over time in Python, which torch.compile would unroll."""
         return False
 
     def forward(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
+        """Return the output and the state after the last token.
+
+        Args:
+            x: the input.
+            state: the state before the first token, one row per sequence; None for the initial state.
+            cu_seqlens: bounds of packed sequences in a batch of one row, [0, end of sequence 0, ..., T], or a `Packing` of
+                them; None for a plain batch.
+        """
         if x.ndim != 3 or x.shape[-1] != self.d_model:
             raise ValueError(f"{type(self).__name__}: input has shape {list(x.shape)}, expected [batch, time, {self.d_model}]")
         packing = Packing.of(x, cu_seqlens)
         return self._mix(x, self._state_for(x, state, packing), packing, self.backend)
 
     def step(self, x: Float[Tensor, "B d"], state: MixerState | None = None) -> tuple[Float[Tensor, "B d"], MixerState]:
-        """One token for each sequence: on a GPU the op's kernel, one launch, where it has one for the case; else one turn of
-        the reference loop."""
+        """Return the output for one token per sequence, and the new state.
+
+        With the backends auto and triton, the op's kernel runs if it can, in one launch; otherwise the reference takes one
+        step.
+        """
         if x.ndim != 2 or x.shape[-1] != self.d_model:
             raise ValueError(f"{type(self).__name__}: a step takes [batch, {self.d_model}], got {list(x.shape)}")
-        Packing.of(x[:, None], None)  # an empty batch is named
+        Packing.of(x[:, None], None)  # raises if the batch is empty
         backend = STEP if self.backend in ("auto", "triton") else "reference"
         y, state = self._mix(x[:, None], self._state_for(x, state, None), None, backend)
         return y[:, 0], state
 
     @abstractmethod
     def initial_state(self, sequences: int) -> MixerState:
-        """The state before the first token."""
+        """Return the state before the first token."""
 
     @abstractmethod
     def _mix(
@@ -120,7 +150,7 @@ class Mixer(nn.Module, ABC):
 
 
 class ShortConvolution(nn.Module):
-    """A filter of `width` taps for each channel; equations in `ops/short_convolution/reference.py`."""
+    """A causal convolution over time with one filter of `width` taps per channel (see `ops/short_convolution/reference.py`)."""
 
     def __init__(self, channels: int, width: int, bias: bool) -> None:
         super().__init__()
@@ -142,21 +172,32 @@ class ShortConvolution(nn.Module):
         silu: bool = False,
         backend: str = "auto",
     ) -> Convolved:
-        """Return all parts, finished, and the window for what follows; no sequence sees the tokens of another."""
+        """Return the convolved parts, each sequence on its own, and the window for the tokens that follow."""
         return short_convolution(parts, window, self.weight, self.bias, cu_seqlens=cu_seqlens, silu=silu, backend=backend)
 
 
 def optional_convolution(channels: int, width: int, bias: bool = False) -> ShortConvolution | None:
-    """Width 0 means no convolution."""
+    """Return a short convolution, or None if the width is 0."""
     return ShortConvolution(channels, width, bias) if width != 0 else None
 
 
 class LinearMixer(Mixer):
-    """A mixer whose memory follows H_t = A(x_t) H_{t-1} + B(x_t) with the eigenvalues of A in a chosen set."""
+    """A mixer whose memory follows H_t = A(x_t) H_{t-1} + B(x_t) with the eigenvalues of A in a chosen set.
 
-    projections: ClassVar[tuple[type[nn.Module], ...]] = ()  # kinds that it can make complex gates with (rotating_gates.py)
-    has_beta: ClassVar[bool] = False  # whether it asks its range for b = 1 - eigenvalue, which may overshoot
-    takes_none: ClassVar[bool] = False  # whether A can do without a bound
+    Args:
+        d_model: the width of the input and the output.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
+        memory_shape: the shape of the memory of one sequence.
+        eigenvalues: the set of the eigenvalues of A; None, where the class allows it: no bound.
+        learn_initial_state: whether the memory before the first token is learned; otherwise it is zero (in Dense the identity).
+        convolution: the short convolution of the inputs; None: no convolution.
+    """
+
+    projections: ClassVar[
+        tuple[type[nn.Module], ...]
+    ] = ()  # the kinds of projections that it can make complex gates with (rotating_gates.py)
+    has_beta: ClassVar[bool] = False  # whether it uses b = 1 - eigenvalue of its range, which may overshoot
+    takes_none: ClassVar[bool] = False  # whether `eigenvalues` may be None
 
     def __init__(
         self,
@@ -177,7 +218,7 @@ class LinearMixer(Mixer):
 
     @classmethod
     def serves(cls, kind: type[Eigenvalues]) -> bool:
-        """Whether a layer of this class can have its eigenvalues in such a set."""
+        """Return whether a layer of this class can have its eigenvalues in a set of this kind."""
         return can_serve(cls.projections, kind)
 
     def _check_eigenvalues(self, eigenvalues: object) -> None:
@@ -208,7 +249,7 @@ class LinearMixer(Mixer):
     def _convolve(
         self, parts: Sequence[Part], window: Tensor | None, cu_seqlens: Tensor | Packing | None, *, silu: bool = False
     ) -> Convolved:
-        """The short convolution and what follows it, and its new window; without one, what would follow it."""
+        """Apply the short convolution, if there is one, and what follows it (`finish`); return the parts and the new window."""
         if self.convolution is None:
             finished, roundings = finish(joined(parts), parts, silu)
             return Convolved(finished, window, roundings)
@@ -220,36 +261,37 @@ class LinearMixer(Mixer):
     def transitions(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> Float[Tensor, "B T H n n"]:
-        """The matrices A(x_t) that `forward` would apply to the memory of each head."""
+        """Return the matrices A(x_t) that `forward` would apply to the memory of each head."""
 
     @abstractmethod
     def gates(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> dict[str, Tensor]:
-        """What A(x_t) is made of, each [B, T, H, ...]: "eigenvalue", and "beta" and "gate" where the layer has them.
+        """Return the eigenvalues of A(x_t) and what they come from, each [B, T, H, ...].
 
-        The eigenvalues are those of A(x_t), which may be complex, each once; but for those that equal the gate (1 without
-        one), which is all that a product of Householder factors has outside the span of its keys.
+        The entries are "eigenvalue", and "beta" and "gate" if the layer has them. The eigenvalues may be complex, and each is
+        listed once. Eigenvalues that a product of Householder factors has outside of the span of its keys, which equal the gate
+        (1 without a gate), may be left out.
         """
 
 
 @runtime_checkable
 class Scheduled(Protocol):
-    """A module that changes in the course of training: it is told at which step it is, counted from 0."""
+    """A module that changes in the course of training."""
 
     def at_step(self, number: int) -> None: ...
 
 
 def scheduled(model: nn.Module) -> list[Scheduled]:
-    """The modules of a model that have a schedule."""
+    """Return the modules of `model` that are Scheduled."""
     return [module for module in model.modules() if isinstance(module, Scheduled)]
 
 
 def matrix_eigenvalues(matrices: Float[Tensor, "*batch n n"]) -> Complex[Tensor, "*batch n"]:
-    """On the CPU: a GPU would take the matrices one by one."""
+    """Return the eigenvalues of matrices, computed on the CPU, as a GPU would process the matrices one by one."""
     return torch.linalg.eigvals(matrices.cpu()).to(matrices.device)
 
 
 def gate_precision(logits: Tensor) -> Tensor:
-    """Gates are computed in the state's precision: a half-precision gate near ±1 is a different machine."""
+    """Return logits in the precision of the state, in which gates are computed: near ±1, half precision is too coarse."""
     return logits.to(state_dtype(logits))

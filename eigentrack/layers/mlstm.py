@@ -21,7 +21,20 @@ from eigentrack.spectrum import EigenRange
 
 
 class MLSTM(LinearMixer):
-    """With a forget gate below zero the normaliser changes sign too, and can cancel: the max(·, 1) then holds y down."""
+    """The mLSTM of xLSTM, with forget gates in a range.
+
+    With a negative forget gate the normaliser n_t changes sign, too, and its terms can cancel: max(·, 1) then bounds y.
+
+    Args:
+        d_model: the width of the input and the output.
+        heads: the number of heads.
+        eigenvalues: the range of the forget gate.
+        conv: the width of the short convolution; 0: no convolution.
+        key_norm: whether keys are scaled to length 1.
+        learn_initial_state: whether the memory before the first token is learned; otherwise it is zero.
+        norm_eps: the eps of the norm.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
+    """
 
     eigenvalues: EigenRange
 
@@ -48,7 +61,7 @@ class MLSTM(LinearMixer):
         self.input_gate_proj = nn.Linear(d_model, heads)
         self.forget_gate_proj = nn.Linear(d_model, heads)
         nn.init.zeros_(self.input_gate_proj.bias)
-        self.forget_gate_proj.bias.data = torch.linspace(3.0, 6.0, heads)  # starts with long memories
+        self.forget_gate_proj.bias.data = torch.linspace(3.0, 6.0, heads)  # long memories at first
         self.output_gate_proj = nn.Linear(d_model, d_model, bias=False)
         self.norm = RMSNorm(width, eps=norm_eps)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)

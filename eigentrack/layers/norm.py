@@ -8,10 +8,10 @@ from eigentrack.layers.validation import require_positive_number
 
 
 class RMSNorm(nn.RMSNorm):
-    """Under autocast the input comes in half precision and the weight is float32: the mean of squares should be, too."""
+    """An RMS norm that computes in the precision of its weight, also if autocast gives it an input in half precision."""
 
     def __init__(self, width: int, *, eps: float | None = None) -> None:
-        """`eps=None`: the least difference from 1 that the input's type knows."""
+        """Create the norm of `width` channels; `eps=None` is the machine epsilon of the weight's type."""
         if eps is not None:
             require_positive_number(norm_eps=eps)
         super().__init__(width, eps=eps)

@@ -1,12 +1,12 @@
 """Complex diagonal gates as real matrices: the eigenvalue r e^{2πi turn} is r R(turn) on a pair of channels.
 
-In a disk, angles are affine in the input. At first a pair turns by its bias, and a token adds a little to it: the biases start
-spread over a quarter of a turn, so that some pairs hardly turn and others do. r is the layer's own gate, one for each pair.
+In a disk, angles are affine in the input, and r is the layer's own gate, one per pair. The biases start spread over a quarter
+of a turn, so that some pairs rotate and others hardly do; the weights start small, so that the input changes angles little.
 
-In a polygon, a pair's eigenvalue is the mean of the corners by softmax weights, whose logits are affine in the input. At first
-the corner 1 has most of the weight, and a pair remembers.
+In a polygon, the eigenvalue of a pair is the mean of the corners by softmax weights, whose logits are affine in the input. At
+first the corner 1 has most of the weight, so that a pair remembers.
 
-Which of the two a layer builds follows from its set of eigenvalues by the table PROJECTIONS, which is open for other sets.
+The table PROJECTIONS says which projection a set of eigenvalues needs; other sets can be added to it.
 
 P pairs of channels  m corners
 """
@@ -22,21 +22,22 @@ from jaxtyping import Complex, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eigentrack.ops.shared.dispatch import state_dtype
+from eigentrack.ops.shared.dispatch import state_dtype, without_autocast
 from eigentrack.ops.shared.rotation import rotation
 from eigentrack.spectrum import EigenDisk, EigenPolygon, EigenRange, Eigenvalues
 
-INITIAL_SCALE, INITIAL_SPREAD = 0.3, 0.25  # of the weights; of the biases, in turns
-FIRST_WEIGHT = 0.93  # of the corner 1
+INITIAL_SCALE, INITIAL_SPREAD = 0.3, 0.25  # a factor for the initial weights; the range of the initial biases, in turns
+FIRST_WEIGHT = 0.93  # the initial softmax weight of the corner 1
 
 
 class PreciseProjection(nn.Linear):
-    """Computed in the state's precision: an error of an angle is never damped, it turns all that is remembered.
+    """A linear projection that is computed in the state's precision, as errors of angles are never damped.
 
-    So its weights stay float32 when a layer is cast to half precision: of 8 bits, a third of a turn would be off by 7·10⁻⁴."""
+    Its weights stay in float32 when a layer is cast to half precision: with 8 bits, a third of a turn would be off by 7·10⁻⁴.
+    """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PreciseProjection:
-        """What `to`, `bfloat16` and their kin do to every weight."""
+        """Apply `fn` to every weight, as `to` and `bfloat16` do, but keep float32 where it would give half precision."""
 
         def keep_precision(weight: Tensor) -> Tensor:
             moved = fn(weight)
@@ -46,23 +47,27 @@ class PreciseProjection(nn.Linear):
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch outputs"]:
         dtype = state_dtype(x)
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x):
             return F.linear(x.to(dtype), self.weight.to(dtype)) + self.bias.to(dtype)
 
 
 class AngleProjection(nn.Module):
-    """A module that makes an angle, in turns, of every pair of channels, [B, T, d] → [B, T, P], beside the layer's own gate.
+    """A module that computes the angle of every pair of channels, in turns: [B, T, d] → [B, T, P].
 
-    It is built from the set of eigenvalues, the number of inputs and the number of pairs.
+    The modulus is the layer's own gate. The constructor takes the set of eigenvalues, the number of inputs and the
+    number of pairs.
     """
 
 
 class GateProjection(nn.Module):
-    """A module that makes modulus and angle of every pair of channels, in place of the layer's gate; built like the other."""
+    """A module that computes modulus and angle of every pair of channels, and so replaces the layer's gate.
+
+    Its constructor takes the same arguments as that of an AngleProjection.
+    """
 
 
 class TurnProjection(PreciseProjection, AngleProjection):
-    """The angles of a disk: affine in the input, one for every pair."""
+    """A projection to the angles of a disk, which are affine in the input."""
 
     def __init__(self, eigenvalues: Eigenvalues, inputs: int, pairs: int) -> None:
         super().__init__(inputs, pairs)
@@ -71,11 +76,11 @@ class TurnProjection(PreciseProjection, AngleProjection):
 
 
 class CornerProjection(GateProjection):
-    """Modulus and angle of every pair in a polygon.
+    """A projection to modulus and angle of every pair in a polygon.
 
-    After `polygon.sharp_after` steps of training a pair takes the corner of the largest weight alone, and gradients pass as if
-    it took the mean: a mean of neighbours can be tuned to any angle between them, which fits the training lengths and no more.
-    `steps` is saved with the weights; `at_step`, which training calls, sets it.
+    After `polygon.sharp_after` steps of training, the eigenvalue is the corner of the largest weight, while gradients are still
+    those of the mean (straight-through): a mean of neighbouring corners can have any angle between them, which may fit the
+    training lengths and fail beyond. `steps` is saved with the weights; training sets it through `at_step`.
     """
 
     steps: Tensor | None
@@ -93,16 +98,17 @@ class CornerProjection(GateProjection):
         weights = self.logits(x).unflatten(-1, (-1, self.polygon.corners)).softmax(-1)
         if self.steps is not None and self.polygon.sharp_after is not None:
             corner = torch.zeros_like(weights).scatter_(-1, weights.argmax(-1, keepdim=True), 1.0)
-            # chosen by a tensor, as a CUDA graph holds one way alone
+            # torch.where on a tensor, as a CUDA graph cannot contain a branch in Python
             weights = weights + torch.where(self.steps >= self.polygon.sharp_after, corner - weights, 0.0).detach()
         return self.polygon.eigenvalue(weights)
 
     def at_step(self, number: int) -> None:
+        """Set the number of the current training step."""
         if self.steps is not None:
             self.steps.fill_(number)
 
 
-# set of eigenvalues → what makes complex gates of a layer's input; None where the gates are real, and the layer's own
+# set of eigenvalues → the projection from a layer's input to complex gates; None: the layer has real gates of its own
 PROJECTIONS: dict[type[Eigenvalues], type[AngleProjection | GateProjection] | None] = {
     EigenRange: None,
     EigenDisk: TurnProjection,
@@ -112,7 +118,7 @@ Projection = TypeVar("Projection", AngleProjection, GateProjection, TurnProjecti
 
 
 def can_serve(kinds: tuple[type[nn.Module], ...], eigenvalues: type[Eigenvalues]) -> bool:
-    """Whether a layer that can use these kinds of projection, and real gates, can have its eigenvalues in such a set."""
+    """Return whether a layer that supports real gates and these `kinds` of projections supports this kind of set."""
     if eigenvalues not in PROJECTIONS:
         return False
     projection = PROJECTIONS[eigenvalues]
@@ -122,7 +128,10 @@ def can_serve(kinds: tuple[type[nn.Module], ...], eigenvalues: type[Eigenvalues]
 def optional_projection(
     kind: type[Projection], eigenvalues: Eigenvalues, inputs: int, groups: int, **channels: int
 ) -> Projection | None:
-    """Build the projection that the set asks for, if it is of this kind. `channels`: how many a group has, by their name."""
+    """Return the projection that the set of eigenvalues needs if it is of this `kind`, else None.
+
+    `channels` is the number of channels per group, as one keyword argument whose name appears in error messages.
+    """
     projection = PROJECTIONS[type(eigenvalues)]
     if projection is None or not issubclass(projection, kind):
         return None
@@ -132,13 +141,14 @@ def optional_projection(
 
 
 def check_pairs(**channels: int) -> None:
+    """Raise if a number of channels is odd; the keyword is its name in the error."""
     for name, count in channels.items():
         if count % 2:
             raise ValueError(f"{name}={count} must be even: complex eigenvalues turn pairs of channels")
 
 
 def gate_matrices(radial: Float[Tensor, "*batch n"], turns: Float[Tensor, "*batch n"] | None) -> Float[Tensor, "*batch m m"]:
-    """diag(r), or with angles the blocks r R(turn)."""
+    """Return the matrices diag(r), or with angles the block-diagonal matrices of r R(turn)."""
     if turns is None:
         return torch.diag_embed(radial)
     cosine, sine = (radial * part for part in rotation(turns))
@@ -150,7 +160,7 @@ def gate_matrices(radial: Float[Tensor, "*batch n"], turns: Float[Tensor, "*batc
 def gate_eigenvalues(
     radial: Float[Tensor, "*batch n"], turns: Float[Tensor, "*batch n"] | None
 ) -> Float[Tensor, "*batch n"] | Complex[Tensor, "*batch m"]:
-    """Of `gate_matrices`; with angles, both of each conjugate pair."""
+    """Return the eigenvalues of `gate_matrices`; with angles, both of each conjugate pair."""
     if turns is None:
         return radial
     cosine, sine = (radial * part for part in rotation(turns))

@@ -1,17 +1,18 @@
 """RWKV-7: S_t = (diag(w_t) - (a_t ⊙ κ_t) κ_tᵀ) S_{t-1} + k_t v_tᵀ,  y_t = S_tᵀ r_t.
 
-κ is a unit vector along which the memory is erased, channel by channel at the rates a; w decays, k and v are written. All
-come from x_t mixed with x_{t-1} (token shift), w, a and the output gate g by low-rank projections:
+The memory decays by w, is erased along the unit vector κ at the rates a, one per channel, and k and v are written to it. All of
+them come from x_t mixed with x_{t-1} (token shift); w, a and the output gate g come from low-rank projections:
 
     d = exp(-e^{-1/2} σ(·)),   w = low + (high - low) d,   a = (w - low) ⊙ s,   s = σ(·),   k = k̃ ⊙ (1 + (s - 1) ⊙ μ),
     out = W (g ⊙ (norm(y) + ((r ⊙ k)·ρ) v)).
 
-What the range holds: A = low + (high - low) diag(d) (I - (s ⊙ κ) κᵀ). Up to a change of basis A is diag(w) - c cᵀ, c = √a ⊙ κ,
-which is symmetric; so all eigenvalues are real, none above the largest w, and none below low as a ≤ w - low. The one along κ
-reaches low: [0, 1] forgets, [-1, 1] flips. As published, w = d > 0.545 and a = s, which puts the eigenvalues in (-0.455, 1); in
-[0, 1] ours differs by the factor w in a. Where the rates s differ between channels the norm of A can exceed 1.
+All eigenvalues of A = low + (high - low) diag(d) (I - (s ⊙ κ) κᵀ) lie in the range: up to a change of basis, A is the symmetric
+matrix diag(w) - c cᵀ with c = √a ⊙ κ, so its eigenvalues are real, at most the largest w, and at least low as a ≤ w - low. The
+eigenvalue along κ can reach low: [0, 1] can forget, [-1, 1] can flip. In the published layer, w = d > 0.545 and a = s, so that
+eigenvalues lie in (-0.455, 1); with [0, 1], this layer differs from it by the factor w in a. If the rates s differ between
+channels, the norm of A can exceed 1.
 
-The published layers mix v with the first layer's v. A mixer sees its own input alone: left out.
+The published layers also mix v with the v of the first layer. This is left out, as a mixer sees only its own input.
 
 B batch  T time  S sequences  H heads  K key dim  V value dim  d model width
 """
@@ -31,12 +32,22 @@ from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.short_convolution.reference import unit
 from eigentrack.spectrum import EigenRange
 
-STREAMS = ("r", "w", "k", "v", "a", "g")  # each mixes a token with the one before it in shares of its own
-FASTEST_DECAY = math.exp(-0.5)  # of log w: exp(-e^{-1/2}) = 0.545
+STREAMS = ("r", "w", "k", "v", "a", "g")  # each mixes a token with the previous one in its own proportions
+FASTEST_DECAY = math.exp(-0.5)  # the largest -log d: d is above exp(-e^{-1/2}) = 0.545
 
 
 class RWKV7(LinearMixer):
-    """`rank` is that of the projections to w, a and g."""
+    """The RWKV-7 layer, with its eigenvalues in a range.
+
+    Args:
+        d_model: the width of the input and the output.
+        heads: the number of heads.
+        rank: the rank of the projections to w, a and g.
+        eigenvalues: the range of the eigenvalues.
+        learn_initial_state: whether the memory before the first token is learned; otherwise it is zero.
+        norm_eps: the eps of the output norm, per channel of a head.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
+    """
 
     eigenvalues: EigenRange
 
@@ -61,11 +72,11 @@ class RWKV7(LinearMixer):
         self.shift = nn.Parameter(torch.rand(len(STREAMS), d_model))
         self.r_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, d_model, bias=False) for _ in range(3))
         to_decay = nn.Linear(rank, d_model)
-        nn.init.uniform_(to_decay.bias, -6.0, 1.0)  # from a memory of some 700 tokens to one of two
+        nn.init.uniform_(to_decay.bias, -6.0, 1.0)  # memories from about 700 tokens down to 2
         self.w_proj = nn.Sequential(nn.Linear(d_model, rank, bias=False), nn.Tanh(), to_decay)
         self.a_proj = nn.Sequential(nn.Linear(d_model, rank, bias=False), nn.Linear(rank, d_model))
         self.g_proj = nn.Sequential(nn.Linear(d_model, rank, bias=False), nn.Sigmoid(), nn.Linear(rank, d_model, bias=False))
-        self.erase_scale = nn.Parameter(torch.ones(d_model))  # of k̃, before it becomes the unit vector κ
+        self.erase_scale = nn.Parameter(torch.ones(d_model))  # scales k̃ before it is normalised to κ
         self.write_mix = nn.Parameter(torch.ones(d_model))  # μ
         self.bonus = nn.Parameter(torch.zeros(heads, width))  # ρ
         self.norm = nn.GroupNorm(heads, d_model, eps=width * norm_eps)
@@ -104,7 +115,7 @@ class RWKV7(LinearMixer):
     def gates(
         self, x: Float[Tensor, "B T d"], state: MixerState | None = None, cu_seqlens: Tensor | Packing | None = None
     ) -> dict[str, Tensor]:
-        """ "gate" is w, "beta" a. The eigenvalues are those of the symmetric twin diag(w) - c cᵀ."""
+        """Return w as "gate", a as "beta" and the eigenvalues, which are those of the symmetric matrix diag(w) - c cᵀ."""
         w, a, erase, _ = self._transition(self._streams(x, self._state_for(x, state, cu_seqlens).window, cu_seqlens)[0])
         c = a.sqrt() * erase
         symmetric = torch.diag_embed(w) - c[..., :, None] * c[..., None, :]
@@ -118,7 +129,7 @@ class RWKV7(LinearMixer):
         return {name: x + (before - x) * share for name, share in zip(STREAMS, self.shift, strict=True)}, window
 
     def _transition(self, streams: dict[str, Tensor]) -> tuple[Float[Tensor, "B T H K"], ...]:
-        """w, a, κ and k, in the state's precision."""
+        """Return w, a, κ and k in the state's precision."""
         decay = torch.exp(-FASTEST_DECAY * torch.sigmoid(gate_precision(self.w_proj(streams["w"]))))
         rate = torch.sigmoid(gate_precision(self.a_proj(streams["a"])))
         key = gate_precision(self.k_proj(streams["k"]))
@@ -134,10 +145,10 @@ class RWKV7(LinearMixer):
 def _previous_token(
     x: Float[Tensor, "B T d"], window: Float[Tensor, "S 1 d"], cu_seqlens: Tensor | Packing | None
 ) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "S 1 d"]]:
-    """Return x one token later, with the window of one token in front, and the window for what follows."""
+    """Return the token before each token, with the window before the first one, and the window for the tokens that follow."""
     window = window.to(x.dtype)
     packing = Packing.of(x, cu_seqlens)
     if packing is None:
-        return torch.cat([window, x[:, :-1]], dim=1), x[:, -1:]
+        return torch.cat([window, x], dim=1)[:, :-1], x[:, -1:]
     bounds = packing.bounds
     return x.roll(1, dims=1).index_copy(1, bounds[:-1], window.transpose(0, 1)), x[0, bounds[1:] - 1, None]

@@ -1,6 +1,6 @@
 """S4D: λ = range(exp(Δ A)),  h_t = λ h_{t-1} + Δ u_t,  y_t = (Σ_n C h_t + D u_t) silu(z_t), channel by channel.
 
-Unlike Mamba's, λ and Δ do not depend on the input.
+Unlike in Mamba, λ and Δ do not depend on the input.
 With eigenvalues in a disk, λ = range(exp(Δ A)) e^{2πi Δ f}, one for each pair of the N.
 
 B batch  T time  D channels  N state size  n: N, or N/2 pairs
@@ -26,12 +26,21 @@ from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
 class S4D(LinearMixer):
-    """No token chooses its transition: where |λ| = 1, the state follows the length of the input and not its content.
+    """A linear RNN whose transitions do not depend on the input: if |λ| = 1, they depend on its length, not on its content.
 
-    Real eigenvalues start at A = -1, -2, ...; complex ones at A = -½ with the frequencies f = 0, ½, 1, ...
+    Real eigenvalues start at A = -1, -2, ...; complex ones start at A = -½ with the frequencies f = 0, ½, 1, ...
+
+    Args:
+        d_model: the width of the input and the output.
+        state_size: N, the size of the state per channel.
+        expand: the number of channels as a multiple of d_model.
+        eigenvalues: the range or the disk of the eigenvalues.
+        conv: the width of the short convolution; 0: no convolution.
+        learn_initial_state: whether the memory before the first token is learned; otherwise it is zero.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
     """
 
-    # of a disk alone: its angles are constants, free as those that TurnProjection makes
+    # declares support for disks, whose projection is TurnProjection; the angles themselves are constants of the layer
     projections: ClassVar[tuple[type[nn.Module], ...]] = (TurnProjection,)
     eigenvalues: Eigenvalues
 
@@ -55,7 +64,7 @@ class S4D(LinearMixer):
         if eigenvalues.turns:
             check_pairs(state_size=state_size)
             rate, frequency = torch.full((state_size // 2,), 0.5), torch.arange(state_size // 2) / 2
-            self.frequency = nn.Parameter(frequency.repeat(channels, 1))  # turns a unit of time
+            self.frequency = nn.Parameter(frequency.repeat(channels, 1))  # turns per unit of time
         else:
             rate = torch.arange(1.0, state_size + 1)
             self.register_parameter("frequency", None)
@@ -97,7 +106,7 @@ class S4D(LinearMixer):
         return {"eigenvalue": eigenvalue.expand(*x.shape[:2], *eigenvalue.shape)}
 
     def _eigenvalue(self) -> tuple[Float[Tensor, " D"], Float[Tensor, "D n"], Float[Tensor, "D n"] | None]:
-        """Δ, the real factor of λ, and its angle in turns where it has one."""
+        """Return Δ, the real factor of λ, and the angle of λ in turns, or None."""
         dt = F.softplus(gate_precision(self.dt_bias))
         gate = torch.exp(-dt[:, None] * torch.exp(gate_precision(self.log_rate)))
         turns = None if self.frequency is None else dt[:, None] * gate_precision(self.frequency)

@@ -19,6 +19,15 @@ from eigentrack.ops.slstm.op import SLSTM as SLSTM_OP
 
 
 class SLSTM(Mixer):
+    """The sLSTM layer of xLSTM.
+
+    Args:
+        d_model: the width of the input and the output.
+        heads: the number of heads.
+        norm_eps: the eps of the norm.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
+    """
+
     def __init__(self, d_model: int, *, heads: int = 4, norm_eps: float = 1e-5, backend: str = "auto") -> None:
         super().__init__(d_model, backend)
         self.heads, self.width = heads, head_width(d_model, heads)
@@ -28,14 +37,14 @@ class SLSTM(Mixer):
 
     @property
     def loops_over_time(self) -> bool:
-        """Not where the kernel runs: it walks through time in one launch."""
+        """False if the kernel runs, which goes through all tokens in one launch."""
         recurrent, state = self.gates.recurrent, self.initial_state(1).memory
         token = recurrent.new_empty(1, 1, *recurrent.shape[:3])
         return not SLSTM_OP.runs_kernel(self.backend, token, recurrent=recurrent, initial_state=state)
 
     def initial_state(self, sequences: int) -> MixerState:
         zeros = self._zeros(sequences, self.heads, self.width)
-        # an empty memory has no scale yet: m = -inf lets the first input set it
+        # m = -inf: an empty memory has no scale, so that the first input sets it
         return MixerState((zeros, zeros, zeros, torch.full_like(zeros, -torch.inf)))
 
     def _mix(

@@ -1,17 +1,20 @@
 """TTT-Linear: W_t = W_{t-1} - η_t ∇ℓ(W_base; k_t, v_t),  ℓ = ½|f(k) - v|²,  f(x) = x + norm(Wᵀx + c),  y_t = f_t(q_t).
 
-The memory is a linear model with a normalised, residual output, trained on the way: a step of gradient descent a token. All b
-tokens of a mini-batch take their gradient at W_base, the model at its start, so that they can be taken together. c follows
-the same rule as W; the inner rate η_t = η σ(w·x_t + bias) is learned, and so are the scale and shift of the norm. Queries and
-keys have length one, so that η alone decides how far a step goes.
+The memory is a linear model with a normalised, residual output, which is trained by one step of gradient descent per token. The
+gradients of all b tokens of a mini-batch are taken at W_base, the model before the mini-batch, so that they can be computed
+together. c follows the same rule as W. The inner rate η_t = η σ(w·x_t + bias) and the scale and shift of the norm are learned.
+Queries and keys have length one, so that only η_t determines the size of a step.
 
-The gradient passes through the norm, so that the next memory is not linear in this one and no matrix A(x) is its transition: a
-baseline, without eigenvalues. (Without norm and residual, with mini-batches of one, it is the delta rule with the key (k, 1).)
+The gradient passes through the norm, so the new memory is not linear in the old one, and no matrix A(x) is its transition. The
+layer is therefore a baseline without eigenvalues. (Without norm and residual, and with mini-batches of one token, it would be
+the delta rule with the key (k, 1).)
 
-B batch  T time  S sequences  H heads  K head width  b tokens a mini-batch  M mini-batches
+B batch  T time  S sequences  H heads  K head width  b tokens per mini-batch  M mini-batches
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -20,14 +23,21 @@ from torch import Tensor, nn
 from eigentrack.layers.mixer import Mixer, MixerState, gate_precision
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.validation import head_width, require_positive, require_positive_number
+from eigentrack.ops.shared.dispatch import Op
 from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.short_convolution.reference import unit
 
 
 class TTT(Mixer):
-    """`rate` is η. The memory is W, c, W_base, c_base, and how many tokens of the mini-batch are done.
+    """TTT-Linear; its memory is W, c, W_base, c_base, and the number of tokens of the current mini-batch that are done.
 
-    It has one form, in plain torch, whatever the backend.
+    Args:
+        d_model: the width of the input and the output.
+        heads: the number of heads.
+        mini_batch: b, the number of tokens per mini-batch.
+        rate: η, the largest inner learning rate.
+        eps: added to the variance in the norm of the inner model.
+        backend: accepted as for other layers, and without effect: there is one implementation, in plain torch.
     """
 
     def __init__(
@@ -54,70 +64,119 @@ class TTT(Mixer):
     def _mix(
         self, x: Float[Tensor, "B T d"], state: MixerState, packing: Packing | None, backend: str
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
-        longest = x.shape[1] if packing is None else max(packing.lengths)
-        *memory, done = (gate_precision(part) for part in state.memory)
-        row, position, lengths = _places(x, packing)
-        done = done.round().clamp(0, self.mini_batch - 1)  # still a count where a study has moved the whole state by noise
-        column = position + done.long()[row, 0]
-        mini_batches = (longest + 2 * self.mini_batch - 2) // self.mini_batch  # enough wherever the first one was left
-        q, k, v = (project(x).unflatten(-1, (self.heads, -1)) for project in (self.q_proj, self.k_proj, self.v_proj))
-        rate = self.rate * torch.sigmoid(gate_precision(self.rate_proj(x)))[..., None]
+        q, k, v = (
+            gate_precision(project(x).unflatten(-1, (self.heads, -1))) for project in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        y, memory = DESCENT.run(
+            "reference",
+            *(unit(q), unit(k), v, self.rate * torch.sigmoid(gate_precision(self.rate_proj(x)))[..., None]),
+            scale=self.scale,
+            offset=self.offset,
+            mini_batch=self.mini_batch,
+            eps=self.eps,
+            initial_state=state.memory,
+            packing=packing,
+        )
+        return self.out_proj(self.norm(y).to(x.dtype).flatten(-2)), MixerState(memory)
 
-        def lay_out(tokens: Tensor) -> Float[Tensor, "M S H b _"]:
-            """A row for each sequence, each in its place of its mini-batch; slots without a token have the rate 0."""
-            grid = tokens.new_zeros(len(lengths), mini_batches * self.mini_batch, *tokens.shape[2:])
-            grid = grid.index_put((row, column), tokens.flatten(0, 1))
-            return grid.unflatten(1, (mini_batches, -1)).transpose(2, 3).transpose(0, 1)
 
-        parts = (lay_out(part) for part in (unit(gate_precision(q)), unit(gate_precision(k)), gate_precision(v), rate))
-        outputs = []
-        with torch.autocast(x.device.type, enabled=False):  # it would cast the memory's products down
-            for number, batch in enumerate(zip(*parts, strict=True), start=1):
-                y, weight, bias = self._train(*memory, *batch)
-                full = (done + lengths >= number * self.mini_batch)[..., None, None]
-                memory = [weight, bias, torch.where(full, weight, memory[2]), torch.where(full, bias, memory[3])]
-                outputs.append(y)
-        grid = torch.stack(outputs).transpose(0, 1).transpose(2, 3).flatten(1, 2)  # [S, M b, H, K]
-        y = self.norm(grid[row, column].view(*x.shape[:2], self.heads, -1)).to(x.dtype)
-        return self.out_proj(y.flatten(-2)), MixerState((*memory, (done + lengths) % self.mini_batch))
+def descend(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H K"],
+    v: Float[Tensor, "B T H K"],
+    rate: Float[Tensor, "B T H 1"],
+    *,
+    scale: Float[Tensor, "H 1 K"],
+    offset: Float[Tensor, "H 1 K"],
+    mini_batch: int,
+    eps: float,
+    initial_state: tuple[Tensor, ...],
+    packing: Packing | None,
+) -> tuple[Float[Tensor, "B T H K"], tuple[Tensor, ...]]:
+    """Train the inner model on every sequence, and return its answers and what it is at the end."""
+    longest = q.shape[1] if packing is None else max(packing.lengths)
+    *memory, done = initial_state
+    row, position, lengths = _places(q, packing)
+    done = done.round().clamp(0, mini_batch - 1)  # a whole number even if a study has added noise to the whole state
+    column = position + done.long()[row, 0]
+    mini_batches = (longest + 2 * mini_batch - 2) // mini_batch  # enough for every `done`
 
-    def _train(
-        self,
-        weight: Float[Tensor, "S H K K"],
-        bias: Float[Tensor, "S H 1 K"],
-        base_weight: Float[Tensor, "S H K K"],
-        base_bias: Float[Tensor, "S H 1 K"],
-        q: Float[Tensor, "S H b K"],
-        k: Float[Tensor, "S H b K"],
-        v: Float[Tensor, "S H b K"],
-        rate: Float[Tensor, "S H b 1"],
-    ) -> tuple[Float[Tensor, "S H b K"], Float[Tensor, "S H K K"], Float[Tensor, "S H 1 K"]]:
-        """The answers of a mini-batch, and the model after it. Answer i comes from the model after i tokens:
-        Wᵀq_i + c - Σ_{j≤i} η_j (k_j·q_i + 1) ∇_j, where ∇_j is the gradient with respect to what the norm is given."""
-        step = rate * self._gradient(k @ base_weight + base_bias, v - k)
-        seen = (q @ k.mT + 1).tril()
-        answer = q + self._normalised(q @ weight + bias - seen @ step)[0] * self.scale + self.offset
-        return answer, weight - k.mT @ step, bias - step.sum(-2, keepdim=True)
+    def lay_out(tokens: Tensor) -> Float[Tensor, "M S H b _"]:
+        """Return the tokens in one row per sequence, cut into mini-batches; slots without a token are 0."""
+        grid = tokens.new_zeros(lengths.shape[0], mini_batches * mini_batch, *tokens.shape[2:])
+        grid = grid.index_put((row, column), tokens.flatten(0, 1))
+        return grid.unflatten(1, (mini_batches, -1)).transpose(2, 3).transpose(0, 1)
 
-    def _gradient(self, z: Float[Tensor, "S H b K"], target: Float[Tensor, "S H b K"]) -> Float[Tensor, "S H b K"]:
-        """Of ½|norm(z) - target|²: the norm's Jacobian takes away what moves the mean and what moves the variance."""
-        unit_z, deviation = self._normalised(z)
+    outputs, norm = [], InnerNorm(scale, offset, eps)
+    for number, batch in enumerate(zip(*map(lay_out, (q, k, v, rate)), strict=True), start=1):
+        y, weight, bias = _train(norm, *memory, *batch)
+        full = (done + lengths >= number * mini_batch)[..., None, None]
+        memory = [weight, bias, torch.where(full, weight, memory[2]), torch.where(full, bias, memory[3])]
+        outputs.append(y)
+    grid = torch.stack(outputs).transpose(0, 1).transpose(2, 3).flatten(1, 2)  # [S, M b, H, K]
+    return grid[row, column].view(q.shape), (*memory, (done + lengths) % mini_batch)
+
+
+DESCENT = Op("ttt", {"reference": descend})
+
+
+@dataclass(frozen=True)
+class InnerNorm:
+    """The norm of the inner model's output, norm(z) = scale (z - mean) / deviation + offset."""
+
+    scale: Float[Tensor, "H 1 K"]
+    offset: Float[Tensor, "H 1 K"]
+    eps: float
+
+    def __call__(self, z: Float[Tensor, "S H b K"]) -> Float[Tensor, "S H b K"]:
+        return self._centred(z)[0] * self.scale + self.offset
+
+    def gradient(self, z: Float[Tensor, "S H b K"], target: Float[Tensor, "S H b K"]) -> Float[Tensor, "S H b K"]:
+        """Return the gradient of ½|norm(z) - target|² with respect to z.
+
+        The Jacobian of the norm removes the components that would change the mean and the variance of z.
+        """
+        unit_z, deviation = self._centred(z)
         error = (unit_z * self.scale + self.offset - target) * self.scale
         along = (error * unit_z).mean(-1, keepdim=True)
         return (error - error.mean(-1, keepdim=True) - unit_z * along) / deviation
 
-    def _normalised(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def _centred(self, z: Tensor) -> tuple[Tensor, Tensor]:
         centred = z - z.mean(-1, keepdim=True)
         deviation = (centred.square().mean(-1, keepdim=True) + self.eps).sqrt()
         return centred / deviation, deviation
 
 
+def _train(
+    norm: InnerNorm,
+    weight: Float[Tensor, "S H K K"],
+    bias: Float[Tensor, "S H 1 K"],
+    base_weight: Float[Tensor, "S H K K"],
+    base_bias: Float[Tensor, "S H 1 K"],
+    q: Float[Tensor, "S H b K"],
+    k: Float[Tensor, "S H b K"],
+    v: Float[Tensor, "S H b K"],
+    rate: Float[Tensor, "S H b 1"],
+) -> tuple[Float[Tensor, "S H b K"], Float[Tensor, "S H K K"], Float[Tensor, "S H 1 K"]]:
+    """Return the answers of a mini-batch, and the weight and bias of the model after it.
+
+    Answer i is that of the model after i tokens. The input of its norm is Wᵀq_i + c - Σ_{j≤i} η_j (k_j·q_i + 1) ∇_j, where
+    ∇_j is the gradient of the loss of token j with respect to the input of the norm.
+    """
+    step = rate * norm.gradient(k @ base_weight + base_bias, v - k)
+    seen = (q @ k.mT + 1).tril()
+    answer = q + norm(q @ weight + bias - seen @ step)
+    return answer, weight - k.mT @ step, bias - step.sum(-2, keepdim=True)
+
+
 def _places(
-    x: Float[Tensor, "B T d"], packing: Packing | None
+    x: Float[Tensor, "B T H K"], packing: Packing | None
 ) -> tuple[Int[Tensor, " BT"], Int[Tensor, " BT"], Int[Tensor, "S 1"]]:
-    """The sequence of every token, its position there, and how long each sequence is. Nothing is read on the host or copied
-    from it, so that a CUDA graph can hold it."""
-    batch, time, _ = x.shape
+    """Return the sequence of every token, its position in it, and the length of each sequence.
+
+    Nothing is copied between host and device, so that a CUDA graph can capture it.
+    """
+    batch, time = x.shape[:2]
     token = torch.arange(time, device=x.device)
     if packing is None:
         row = torch.arange(batch, device=x.device)

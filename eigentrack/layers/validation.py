@@ -1,4 +1,4 @@
-"""Checks on the sizes that layers are built with; errors name the value."""
+"""Checks of the arguments of layers, with errors that name the argument and its value."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from eigentrack.ops.shared.dispatch import BACKENDS
 
 
 def require_positive(**values: object) -> None:
+    """Raise unless all values are whole numbers of at least 1."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
 
 
 def require_positive_number(**values: object) -> None:
+    """Raise unless all values are positive, finite numbers."""
     for name, value in values.items():
         if not _is_number(value) or not 0 < value < math.inf:
             raise ValueError(f"{name}={value!r} must be a positive number")
@@ -37,6 +39,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def head_width(d_model: int, heads: int) -> int:
+    """Return the number of channels per head; raise if it is not a whole number."""
     require_positive(d_model=d_model, heads=heads)
     if d_model % heads:
         raise ValueError(f"d_model={d_model} must be a multiple of heads={heads}")

@@ -61,3 +61,10 @@ def test_where_all_values_are_equal_the_gradient_is_their_mean(name: str, dtype:
     if dtype == torch.float64 or name == "permutations":  # rounded to float32, values differ
         assert torch.allclose(gradient, matrices.detach() / N, atol=1e-5)
     assert torch.allclose((gradient * matrices).sum((-2, -1)), torch.ones((), dtype=dtype))
+
+
+def test_second_derivatives() -> None:
+    matrices = torch.randn(5, 4, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(spectral_norm, matrices)
+    (linear,) = torch.autograd.grad(spectral_norm(matrices).sum(), matrices, create_graph=True)
+    assert linear.requires_grad  # also where the gradient that comes in does not depend on the matrices

@@ -61,7 +61,7 @@ def test_an_unknown_backend() -> None:
 
 def test_a_wrong_number_of_states() -> None:
     q, k, v, beta = inputs()
-    with pytest.raises(ValueError, match=r"initial_state has shape \[2, 2, 4, 3\], expected \[1, H, K, V\]"):
+    with pytest.raises(ValueError, match=r"initial_state has shape \[2, 2, 4, 3\], expected \[B, H, K, V\] with B=1"):
         delta_rule(q, k, v, beta, initial_state=torch.zeros(2, 2, 4, 3))
 
 

@@ -45,3 +45,7 @@ def test_no_graph_break_under_compile() -> None:
 def test_no_graph_break_in_a_convolution_under_compile() -> None:
     module = "tests.ops.short_convolution.test_triton"
     interpreted("-c", f"from {module} import test_no_graph_break_under_compile as test; test()")
+
+
+def test_every_kernel_refuses_second_derivatives() -> None:
+    interpreted("-c", "from tests.ops.test_second_derivatives import test_every_kernel_refuses as test; test()")

@@ -1,10 +1,12 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""Cross-entropy of rows of logits, its slope in their place: loss = logsumexp(z) - z_target,  z ← softmax(z) - [v = target].
+"""Cross-entropy of rows of logits, with their gradient written in place of the logits:
 
-A program owns a row: it reads it once for the sum, taken relative to the largest logit so far, and once for the slope. A row
-whose target is `ignored` has loss 0 and slope 0. Sums are float32.
+    loss = logsumexp(z) - z_target,    z ← softmax(z) - [v = target]
 
-logits [N, V], contiguous, are overwritten if SLOPE; targets [N], losses [N].  N rows  V vocabulary
+One program handles one row: it reads the row once for the sum, which it keeps relative to the largest logit so far, and once
+for the gradient (the slope). A row whose target is `ignored` has loss 0 and slope 0. Sums are float32.
+
+The logits [N, V] are contiguous and are overwritten if SLOPE; targets [N], losses [N].  N rows  V vocabulary
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def rows_kernel(logits, targets, losses, vocabulary, ignored, SLOPE: tl.constexp
 
 
 def losses_of_rows(logits: Tensor, targets: Tensor, ignored: int, *, slope: bool) -> Tensor:
-    """The loss of every row, in float32; with `slope`, the logits become the gradient of their sum."""
+    """Return the loss of every row, in float32; if `slope`, overwrite the logits with the gradient of the sum of losses."""
     rows, vocabulary = logits.shape
     losses = torch.empty(rows, dtype=torch.float32, device=logits.device)
     rows_kernel[(rows,)](logits, targets, losses, vocabulary, ignored, SLOPE=slope, BLOCK=BLOCK, num_warps=NUM_WARPS)

@@ -1,11 +1,11 @@
 """Cross-entropy of a linear head that never holds all logits: L = Σ_n [logsumexp_v(z_nv) - z_n,target(n)],  z = x Wᵀ.
 
-The gradient is known as soon as a chunk of logits is:  ∂L/∂z_nv = softmax(z_n)_v - [v = target(n)],  so the forward pass takes
-the chunk's share of ∂L/∂x and ∂L/∂W at once, and forgets the logits.
+The gradient is known as soon as a chunk of logits is:  ∂L/∂z_nv = softmax(z_n)_v - [v = target(n)],  so the forward pass
+computes the chunk's share of ∂L/∂x and ∂L/∂W at once, and drops the logits.
 
 reference   all logits at once, differentiated by torch
 chunked     a few tokens at a time, in plain torch
-triton      the same, with a kernel for each chunk's rows of logits
+triton      a few tokens at a time, with a kernel for the rows of logits
 
 N tokens  d model width  V vocabulary
 """
@@ -20,10 +20,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from eigentrack.ops.shared.autograd import refuse_second_derivatives
 from eigentrack.ops.shared.dispatch import Backend, Kernel, Op, refused_tensor, state_dtype
 
-IGNORED = -100  # the target of a token that is not asked for, as in torch
-CHUNK_ENTRIES = 2**26  # logits at a time: enough to keep a GPU busy, 128 MiB in bfloat16
+IGNORED = -100  # the target of a token that does not count in the loss, as in torch
+CHUNK_ENTRIES = 2**26  # logits held at once: enough to keep a GPU busy, 128 MiB in bfloat16
 
 
 def reference(
@@ -35,14 +36,14 @@ def reference(
 
 def chunked(x: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int[Tensor, " N"], chunk: int) -> Float[Tensor, ""]:
     wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    return _SummedCrossEntropy.apply(_losses_of_rows, x, weight, targets, chunk, wanted)
+    return _SummedCrossEntropy.apply("chunked", _losses_of_rows, x, weight, targets, chunk, wanted)
 
 
 def with_kernel(
     x: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int[Tensor, " N"], chunk: int
 ) -> Float[Tensor, ""]:
     wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    return _SummedCrossEntropy.apply(_kernel_of_rows(), x, weight, targets, chunk, wanted)
+    return _SummedCrossEntropy.apply("triton", _kernel_of_rows(), x, weight, targets, chunk, wanted)
 
 
 def refusal(x: Tensor, weight: Tensor) -> str | None:
@@ -64,7 +65,15 @@ def summed_cross_entropy(
     chunk: int | None = None,
     backend: str = "auto",
 ) -> Float[Tensor, ""]:
-    """Return the sum over all tokens whose target is not IGNORED, in float32 or better; `chunk` tokens at a time."""
+    """Return the cross-entropy, summed over all tokens whose target is not IGNORED, in float32 or float64.
+
+    Args:
+        x: the inputs of the head.
+        weight: W of the head, without a bias.
+        targets: the right entry of the vocabulary for each token, or IGNORED.
+        chunk: tokens whose logits are held at once; None for as many as CHUNK_ENTRIES allows.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
+    """
     run = CROSS_ENTROPY.function(CROSS_ENTROPY.choose(backend, x, weight))
     return run(x, weight, targets, _tokens_at_a_time(weight) if chunk is None else chunk)
 
@@ -73,7 +82,14 @@ def summed_cross_entropy(
 def each_cross_entropy(
     x: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int[Tensor, " N"], *, backend: str = "auto"
 ) -> Float[Tensor, " N"]:
-    """Return the loss of every token by itself, 0 where its target is IGNORED; for measuring, without a gradient."""
+    """Return the cross-entropy of every token by itself, 0 where its target is IGNORED; it has no gradient.
+
+    Args:
+        x: the inputs of the head.
+        weight: W of the head, without a bias.
+        targets: the right entry of the vocabulary for each token, or IGNORED.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
+    """
     chunk, chosen = _tokens_at_a_time(weight), CROSS_ENTROPY.choose(backend, x, weight)
     losses_of_rows = _kernel_of_rows() if chosen == "triton" else _losses_of_rows
     parts = (slice(start, start + chunk) for start in range(0, len(x), chunk))
@@ -88,6 +104,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
+        backend: str,
         losses_of_rows: Callable[[Tensor, Tensor, bool], Tensor],
         x: Tensor,
         weight: Tensor,
@@ -103,22 +120,24 @@ class _SummedCrossEntropy(torch.autograd.Function):
             logits = F.linear(x[part], weight)
             total += losses_of_rows(logits, targets[part], wanted).sum()
             if x_gradient is not None and weight_gradient is not None:
-                torch.mm(logits, weight, out=x_gradient[part])  # they are the slope now
+                torch.mm(logits, weight, out=x_gradient[part])  # the logits hold ∂L/∂z now
                 weight_gradient += logits.mT @ x[part]
+        ctx.backend = backend
         if x_gradient is not None and weight_gradient is not None:
             ctx.save_for_backward(x_gradient, weight_gradient.to(weight.dtype))
         return total
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, Tensor, None, None, None]:
+        refuse_second_derivatives("cross_entropy", ctx.backend)
         (outer,) = gradients
         x_gradient, weight_gradient = ctx.saved_tensors
         scaled = (x_gradient * outer.to(x_gradient.dtype), weight_gradient * outer.to(weight_gradient.dtype))
-        return None, *scaled, None, None, None
+        return None, None, *scaled, None, None, None
 
 
 def _losses_of_rows(logits: Float[Tensor, "n V"], targets: Int[Tensor, " n"], slope: bool) -> Float[Tensor, " n"]:
-    """Return the loss of each row; with `slope`, the logits become ∂L/∂z."""
+    """Return the loss of each row; if `slope`, overwrite the logits with ∂L/∂z."""
     asked = targets != IGNORED
     answers = torch.where(asked, targets, 0).long()[:, None]
     log_share = torch.log_softmax(logits, -1, dtype=state_dtype(logits))

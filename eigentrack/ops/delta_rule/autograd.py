@@ -1,7 +1,7 @@
 """Delta rule on a GPU: the kernels as a function that autograd differentiates.
 
-Inputs in bfloat16 are read as they are: products take bfloat16 operands, sums and the state are float32. If one of q, k, v is
-float32, all products are, and so they are where a gate turns. Equations: docs/derivations/delta_rule_kernels.md.
+Inputs in bfloat16 are read as they are: products take bfloat16 operands, sums and the state are float32. If q, k or v is
+float32, or if a gate turns, all products are float32. Equations: docs/derivations/delta_rule_kernels.md.
 
 B batch  T time  H heads  n factors  K key dim  V value dim  S sequences
 """
@@ -20,7 +20,9 @@ from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.shared.rotation import delta_rule_in_frame
 
 KERNELS = DifferentiableKernels("delta_rule", launch)
-ALIGNED = 4  # rows of bfloat16 that cannot be copied by 8 bytes would reach the tensor cores through registers (see the plan)
+# Rows of bfloat16 are padded to a multiple of so many entries: rows that cannot be copied by 8 bytes would reach the tensor
+# cores through registers (see the plan).
+ALIGNED = 4
 
 
 @delta_rule_in_frame

@@ -7,7 +7,7 @@
 
 Equations: docs/derivations/delta_rule_kernels.md.
 
-S state  C rows a chunk  N factors a token  K key dim  V value dim  BK, BV blocks of K and V, powers of two
+S state  C rows per chunk  N factors per token  K key dim  V value dim  BK, BV blocks of K and V, powers of two
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from eigentrack.ops.shared.tiles import (
 )
 
 
-# `time` is not specialised: compiled for a time of 1 the loop over chunks dissolves, and its products went wrong on Hopper
+# `time` is not specialised: compiled for a time of 1, the loop over chunks vanishes, and its products were wrong on Hopper
 @triton.jit(do_not_specialize=["time"])
 def walk_back_kernel(
     q,
@@ -72,7 +72,10 @@ def walk_back_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """DSTATE is false where a single chunk ends in a state without a gradient."""
+    """Write dv and the gradients of the states, along the chunks of one head of one sequence, against time.
+
+    DSTATE is false if there is a single chunk, which ends in a state without a gradient.
+    """
     BLOCKS: tl.constexpr = (V + BV - 1) // BV
     pair = tl.program_id(0) // BLOCKS
     sequence, head = pair // heads, pair % heads
@@ -153,9 +156,10 @@ def gradients_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Gradients of q and k are built as columns, [BK, C]: then the left operand of every product is a tile from memory.
+    """Write the gradients of q, k and b for one chunk of one head, and D of (11) if GATED.
 
-    The assembler of CUDA before 13.3 may overwrite a left operand in registers while the tensor cores still read it.
+    The gradients of q and k are built as columns, [BK, C], so that the left operand of every product is a tile from memory: the
+    assembler of CUDA before 13.3 may overwrite a left operand in registers while the tensor cores still read it.
     """
     slot, head = tl.program_id(0) // heads, tl.program_id(0) % heads
     first, tokens = locate_chunk(slot, bounds, chunk_starts, chunk_sequence, time, C, N, PACKED)
@@ -249,7 +253,10 @@ def gates_kernel(
     PACKED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """One program for BT rows of a chunk: as left operand 32 rows stay with the tensor cores' older, safe instructions."""
+    """Write the gradients of the gates for BT rows of a chunk.
+
+    BT is 32: products with 32 rows on the left use older instructions of the tensor cores, which are safe.
+    """
     PARTS: tl.constexpr = C // BT
     pair = tl.program_id(0) // PARTS
     slot, head = pair // heads, pair % heads

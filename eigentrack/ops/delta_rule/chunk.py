@@ -1,16 +1,16 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""What every delta-rule kernel computes inside one chunk of C factors:
+"""Device functions for one chunk of C factors, which every delta-rule kernel uses:
 
     Γ_ij = g_{j+1} ··· g_i                                  (1)  direct products: exact at g = 0, ±1
     A = (I + strictly lower (Γ_ij (k_i·k_j) b_j))⁻¹         (3)  forward substitution in blocks of 16
     P = lower (Γ_ij (q_i·k_j))                              (4)
     the gradients of q, k, b and g                          (9)-(12)
 
-Rows are factors: row r is factor r % N of token r // N; queries and outputs live in the row of a token's last factor and are
+Rows are factors: row r is factor r % N of token r // N; queries and outputs lie in the row of a token's last factor and are
 zero in the others. Rows without a token have k = v = q = 0, b = 0, g = 1: they change nothing.
 Equations: docs/derivations/delta_rule_kernels.md.
 
-C rows a chunk  N factors a token  K key dim  V value dim
+C rows per chunk  N factors per token  K key dim  V value dim
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ import triton.language as tl
 from eigentrack.ops.shared.tiles import load_tile, product
 
 SOLVE_BLOCK = tl.constexpr(16)
-MEETING_COLUMNS = tl.constexpr(16)  # of float32 keys that are multiplied at once; more do not fit the registers
-SMALLEST_BETA = tl.constexpr(1e-15)  # of what divides in (10)
+MEETING_COLUMNS = tl.constexpr(16)  # entries of float32 keys that are multiplied at once; more do not fit into registers
+SMALLEST_BETA = tl.constexpr(1e-15)  # the least |b| that (10) divides by
 
 
 @triton.jit
 def solution(b_inverse, b_right, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
-    """A @ right, whose diagonal of ones takes the right side as it is, not rounded to the operands' type."""
+    """Return A @ right. A's diagonal of ones takes the right side as it is, not rounded to OPERAND."""
     return product(b_inverse, b_right, OPERAND, PRECISION) + (b_right - b_right.to(OPERAND).to(tl.float32))
 
 
 @triton.jit
 def chunk_rows(tokens, heads, C: tl.constexpr, N: tl.constexpr):
-    """For the rows of a chunk that holds `tokens` tokens: offsets of factors and of tokens, and which rows hold them."""
+    """Return the offsets of factors and of tokens for the rows of a chunk with `tokens` tokens, and two masks of rows: those
+    that hold a factor, and those that hold the last factor of a token."""
     o_row = tl.arange(0, C)
     o_token = o_row // N
     m_factor = (o_token < tokens) & (o_row < (C // N) * N)
@@ -44,7 +45,7 @@ def chunk_rows(tokens, heads, C: tl.constexpr, N: tl.constexpr):
 
 @triton.jit
 def load_gates(gate, o_row, tokens, heads, C: tl.constexpr, N: tl.constexpr):
-    """g of the given rows: the token's gate in the row of its first factor, 1 in all others and beyond the chunk."""
+    """Load g of the given rows: the token's gate in the row of its first factor, 1 in all others and beyond the chunk."""
     m_first = (o_row % N == 0) & (o_row // N < tokens) & (o_row < (C // N) * N)
     return tl.load(gate + o_row // N * heads, mask=m_first, other=1.0).to(tl.float32)
 
@@ -57,7 +58,10 @@ def last_row(b_matrix, C: tl.constexpr):
 
 @triton.jit
 def unit_lower_inverse(b_lower, C: tl.constexpr, PRECISION: tl.constexpr):
-    """(I + L)⁻¹ for a strictly lower L (3): row by row in blocks of 16, then neighbours are joined (3'), 16 → 32 → 64."""
+    """Return (I + L)⁻¹ for a strictly lower L (3).
+
+    It is solved row by row in blocks of 16; then neighbouring blocks are joined (3'), 16 → 32 → 64.
+    """
     BLOCKS: tl.constexpr = C // SOLVE_BLOCK
     o_block = tl.arange(0, BLOCKS)
     o = tl.arange(0, SOLVE_BLOCK)
@@ -86,7 +90,7 @@ def unit_lower_inverse(b_lower, C: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def _join(b_x, b_between, PAIRS: tl.constexpr, SIZE: tl.constexpr, PRECISION: tl.constexpr):
-    """Inverses of the blocks [2 pairs, size, size] → of their pairs [pairs, 2 size, 2 size]; the corner is -X₂ L₂₁ X₁."""
+    """Join inverses of blocks [2 pairs, size, size] into those of pairs [pairs, 2 size, 2 size]; the corner is -X₂ L₂₁ X₁."""
     b_first, b_second = tl.split(tl.permute(tl.reshape(b_x, [PAIRS, 2, SIZE, SIZE]), [0, 2, 3, 1]))
     if PAIRS == 1:
         b_reach = tl.dot(tl.reshape(b_second, [SIZE, SIZE]), tl.reshape(b_between, [SIZE, SIZE]), input_precision=PRECISION)
@@ -103,21 +107,24 @@ def _join(b_x, b_between, PAIRS: tl.constexpr, SIZE: tl.constexpr, PRECISION: tl
 
 @triton.jit
 def lower_triangle(C: tl.constexpr):
-    """Γ where there is no gate."""
+    """Return Γ for a chunk without gates: ones on and below the diagonal."""
     o = tl.arange(0, C)
     return (o[:, None] >= o[None, :]).to(tl.float32)
 
 
 @triton.jit
 def away_from_zero(b_beta):
-    """b as A and the backward pass take it: dv_j = b_j (...) must not vanish, since (10) divides by b_j."""
+    """Return b as A and the backward pass use it, never 0: dv_j = b_j (...) must not vanish, since (10) divides by b_j."""
     return tl.where(tl.abs(b_beta) < SMALLEST_BETA, SMALLEST_BETA, b_beta)
 
 
 @triton.jit
 def met_keys(k, b_k, o_row, m_row, C: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, OPERAND: tl.constexpr):
-    """k_i·k_j of (3). Where keys are nearly equal, A amplifies every rounding of it: float32 keys meet in float32
-    multiply-adds, as sums in the tensor cores lose bits, however many terms a product is split into."""
+    """Return k_i·k_j of (3).
+
+    Where keys are nearly equal, A amplifies every rounding error of these products. So float32 keys are multiplied by float32
+    multiply-adds: sums in the tensor cores lose bits, however many terms a product is split into.
+    """
     if tl.float32 == OPERAND:
         b_met = tl.zeros([C, C], dtype=tl.float32)
         for start in range(0, BK, MEETING_COLUMNS):
@@ -130,7 +137,7 @@ def met_keys(k, b_k, o_row, m_row, C: tl.constexpr, K: tl.constexpr, BK: tl.cons
 
 @triton.jit
 def chunk_matrices(b_q, b_k, b_met, b_beta, b_decay, C: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
-    """A of (3) and P of (4), from the products of keys."""
+    """Return A of (3) and P of (4); b_met holds the products of keys."""
     o = tl.arange(0, C)
     b_met = b_met * b_decay * away_from_zero(b_beta)[None, :]
     b_met = tl.where(o[:, None] > o[None, :], b_met, 0.0)
@@ -140,14 +147,14 @@ def chunk_matrices(b_q, b_k, b_met, b_beta, b_decay, C: tl.constexpr, OPERAND: t
 
 @triton.jit
 def beta_gradient(b_beta, b_solved, C: tl.constexpr):
-    """db_j = E2_jj / b_j (10), from E2_ij = dv_i·x_j."""
+    """Return db_j = E2_jj / b_j (10), from E2_ij = dv_i·x_j."""
     o = tl.arange(0, C)
     return tl.sum(tl.where(o[:, None] == o[None, :], b_solved, 0.0), axis=0) / b_beta
 
 
 @triton.jit
 def pair_gradients(b_beta, b_decay, b_read, b_solved, C: tl.constexpr):
-    """F1 and F2 of (9), from E1_ij = dy_i·x_j and E2."""
+    """Return F1 and F2 of (9), from E1_ij = dy_i·x_j and E2_ij = dv_i·x_j."""
     o = tl.arange(0, C)
     b_scale = b_decay * b_beta[None, :]
     return b_read * b_scale, tl.where(o[:, None] > o[None, :], b_solved * b_scale, 0.0)
@@ -155,7 +162,7 @@ def pair_gradients(b_beta, b_decay, b_read, b_solved, C: tl.constexpr):
 
 @triton.jit
 def decay_gradients(b_qt, b_kt, b_beta, b_read, b_solved, C: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
-    """D_ij of (11), from E1 and E2. q and k come as columns, [BK, C]."""
+    """Return D_ij of (11), from E1 and E2; q and k are given as columns, [BK, C]."""
     o = tl.arange(0, C)
     b_qk = product(tl.trans(b_qt), b_kt, OPERAND, PRECISION)
     b_kk = product(tl.trans(b_kt), b_kt, OPERAND, PRECISION)
@@ -165,9 +172,10 @@ def decay_gradients(b_qt, b_kt, b_beta, b_read, b_solved, C: tl.constexpr, OPERA
 
 @triton.jit
 def gate_gradient(b_g, b_g_after, b_pairs, b_start, o_t, C: tl.constexpr, PRECISION: tl.constexpr):
-    """dg_t = Σ_{i≥t} Γ_it (Σ_{j<t} D_ij Γ_{t-1,j} + D_i0 Γ_{t-1,0}) (12) for the rows o_t: products only, right at g_t = 0.
+    """Return dg_t = Σ_{i≥t} Γ_it (Σ_{j<t} D_ij Γ_{t-1,j} + D_i0 Γ_{t-1,0}) (12) for the rows o_t.
 
-    b_pairs D_ij, b_start D_i0; b_g_after the gate of the row after, 1 for the last.
+    Nothing is divided, so it is right at g_t = 0. b_pairs is D_ij, b_start is D_i0, and b_g_after holds the gate of the next
+    row, 1 for the last row.
     """
     o = tl.arange(0, C)
     b_steps = tl.where(o[:, None] > o_t[None, :], b_g[:, None], 1.0)

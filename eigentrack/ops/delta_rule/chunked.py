@@ -1,4 +1,4 @@
-"""The delta rule in chunks: the factors r = b k, w = k, t = b v of the system that `low_rank/chunked.py` solves.
+"""The delta rule in chunks: it has the factors r = b k, w = k, t = b v of the system that `low_rank/chunked.py` solves.
 
 B batch  T time  H heads  n factors  K key dim  V value dim  S sequences
 """

@@ -6,7 +6,7 @@
 
 Equations: docs/derivations/delta_rule_kernels.md.
 
-S state  C rows a chunk  N factors a token  K key dim  V value dim  BK, BV blocks of K and V, powers of two
+S state  C rows per chunk  N factors per token  K key dim  V value dim  BK, BV blocks of K and V, powers of two
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def prepare_kernel(
             tl.store(to_end + vector, last_row(b_decay, C))
 
 
-# `time` is not specialised: compiled for a time of 1 the loop over chunks dissolves, and its products went wrong on Hopper
+# `time` is not specialised: compiled for a time of 1, the loop over chunks vanishes, and its products were wrong on Hopper
 @triton.jit(do_not_specialize=["time"])
 def walk_kernel(
     q,
@@ -102,7 +102,10 @@ def walk_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """STATE is false where a single chunk starts from zeros."""
+    """Write y and the last state, along the chunks of one head of one sequence, and what the backward pass needs if SAVE.
+
+    STATE is false if there is a single chunk, which starts from zeros.
+    """
     BLOCKS: tl.constexpr = (V + BV - 1) // BV
     pair = tl.program_id(0) // BLOCKS
     sequence, head = pair // heads, pair % heads

@@ -1,4 +1,4 @@
-"""Launches of the delta-rule kernels: outputs are allocated, programs are counted, settings are looked up.
+"""Launches of the delta-rule kernels, with the tensors that they write.
 
 Inputs are contiguous: q [B, T, H, K], k [B, T, H, n, K], v [B, T, H, n, V], beta [B, T, H, n], gate [B, T, H],
 initial_state [S, H, K, V] in float32.
@@ -37,13 +37,16 @@ class Inputs(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What the backward pass reads again; None where it computes anew (short sequences), or where nobody asks."""
+    """The tensors that the backward pass reads again.
+
+    None stands for a tensor that it computes again (short sequences), that the call does not have, or that nobody will read.
+    """
 
     inverse: Tensor | None  # [slots, H, C, C]
     scores: Tensor | None  # [slots, H, C, C]
-    decays: Tensor | None  # [2, slots, H, C] from the chunk's start, to its end
-    errors: Tensor | None  # [B, T, H, n, V] x = v - what was stored
-    states: Tensor | None  # [slots, H, K, V] at the start of each chunk; of short sequences only those between chunks
+    decays: Tensor | None  # [2, slots, H, C] Γ_i0 from the chunk's start, Γ_Cj to its end
+    errors: Tensor | None  # [B, T, H, n, V] x, the value minus what was stored for its key
+    states: Tensor | None  # [slots, H, K, V] at the start of each chunk; for short sequences only between chunks
 
     @staticmethod
     def allocate(plan: DeltaRulePlan, inputs: Inputs) -> Saved:
@@ -79,7 +82,7 @@ class Gradients(NamedTuple):
 
     @staticmethod
     def allocate(plan: DeltaRulePlan, inputs: Inputs) -> Gradients:
-        dv = torch.empty_like(inputs.v, dtype=plan.operand)  # read again for the other gradients: not rounded further
+        dv = torch.empty_like(inputs.v, dtype=plan.operand)  # the other gradients are computed from it: not rounded further
         optional = (None if x is None else torch.empty_like(x) for x in (inputs.gate, inputs.initial_state))
         return Gradients(torch.empty_like(inputs.q), torch.empty_like(inputs.k), dv, torch.empty_like(inputs.beta), *optional)
 
@@ -111,7 +114,7 @@ def forward(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
 
 def _both_passes(inputs: Inputs, plan: DeltaRulePlan) -> None:
     out, saved = _forward(inputs, plan)
-    if plan.save:  # who hands a state in will differentiate the one that comes out
+    if plan.save:  # a caller that gives a state will also differentiate the last state
         backward(inputs, saved, (out.y, None if inputs.initial_state is None else out.last_state))
 
 

@@ -11,10 +11,10 @@ from torch import Tensor
 from eigentrack.ops.delta_rule.chunked import delta_rule as chunked
 from eigentrack.ops.delta_rule.reference import delta_rule as reference
 from eigentrack.ops.shared.dispatch import Backend, Kernel, Op, refused_tensor
-from eigentrack.ops.shared.packing import Packing, or_zeros, sequence_count
-from eigentrack.ops.shared.shapes import check_pairs, check_shapes, gate_pattern
+from eigentrack.ops.shared.packing import Packing, or_zeros
+from eigentrack.ops.shared.shapes import check_pairs, check_shapes, gate_pattern, state_rows
 
-LARGEST_KEY = 128  # a program holds all of K; the kernels compile for 256, but give wrong values on Hopper
+LARGEST_KEY = 128  # a program holds all of K; for 256 the kernels compile, but compute wrong values on Hopper
 MOST_FACTORS = 32  # a chunk holds whole tokens
 
 
@@ -61,11 +61,25 @@ def delta_rule(
     cu_seqlens: Tensor | Packing | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
-    """n generalized Householder factors a token, after an optional signed gate, per head (gated DeltaNet) or per key channel
-    (KDA). Unit keys and 0 ≤ beta ≤ 2: norm ≤ 1.
+    """Run the delta rule, n generalized Householder factors per token after a gate; return y and the last state [S, H, K, V].
 
-    With `turns` the gate is complex: P = K/2 pairs of channels turn by so much of a turn before the first factor, and gate has
-    one entry a pair or a head. q, k and v in bfloat16 are multiplied as float32 then.
+    S ← gate R(θ) S; then for each factor S ← (I - beta k kᵀ) S + beta k vᵀ; y = Sᵀ q. With keys of length one and 0 ≤ beta ≤ 2
+    each factor has norm at most 1.
+
+    Args:
+        q: the queries.
+        k: the keys of the n factors.
+        v: the values of the n factors.
+        beta: the strength of each factor.
+        gate: signed gates before the first factor, one per head (gated DeltaNet), per key channel (KDA) or, with `turns`, per
+            pair of channels; None for no gate.
+        turns: angles θ in turns, one for each of the P = K/2 pairs of channels, which make the gate complex; None for a
+            real gate. With angles, q, k and v in bfloat16 are multiplied as float32.
+        initial_state: the state before the first token, one row per sequence, [S, H, K, V]; None for zeros.
+        cu_seqlens: bounds of packed sequences in a batch of one row, [0, end of sequence 0, ..., T], or a `Packing` of them;
+            None for a plain batch.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton", where the op
+            has it.
     """
     packing = Packing.of(q, cu_seqlens)
     check_pairs("delta_rule", "K", k, turns)
@@ -77,7 +91,7 @@ def delta_rule(
         beta=(beta, "B T H n"),
         turns=(turns, "B T H P"),
         gate=(gate, gate_pattern(gate, turns)),
-        initial_state=(initial_state, f"{sequence_count(q, packing)} H K V"),
+        initial_state=(initial_state, f"{state_rows(packing)} H K V"),
     )
     return DELTA_RULE.run(
         backend,

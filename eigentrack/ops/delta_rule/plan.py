@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-untyped"
-"""How a delta rule is cut into programs: sizes of chunks and blocks, and launch settings.
+"""The plan of a delta-rule call: sizes of chunks and blocks, and launch settings.
 
-C rows a chunk: C // n tokens of n factors each. A slot is the place of one chunk in the tensors that hold one entry a chunk.
+C rows per chunk: C // n tokens of n factors each. A slot is the place of one chunk in tensors that hold one entry per chunk.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from torch import Tensor
 
 from eigentrack.ops.shared.launch import Compiled
 
-LONGEST_CHUNK = 64
-LONGEST_SHORT_CHUNK = 32  # of the kernels that hold all in the registers of two warps
-SHORTEST_CHUNK = 16  # tensor cores want at least 16 rows
-PROGRAMS_WANTED = 128  # about one for each multiprocessor
-WIDEST_SHORT = {torch.bfloat16: 32, torch.float32: 16}  # of K and V, for the kernels that hold both whole; more spills badly
+LONGEST_CHUNK = 64  # rows
+LONGEST_SHORT_CHUNK = 32  # rows, in the kernels that hold everything in the registers of two warps
+SHORTEST_CHUNK = 16  # rows: tensor cores need at least 16
+PROGRAMS_WANTED = 128  # about one per multiprocessor
+WIDEST_SHORT = {torch.bfloat16: 32, torch.float32: 16}  # the largest K and V that one program holds; more would spill badly
 
 
 @dataclass(frozen=True)
 class DeltaRulePlan:
+    """The sizes of a call, and how the kernels cut it into programs."""
+
     sequences: int
     time: int
     heads: int
@@ -33,57 +35,59 @@ class DeltaRulePlan:
     value_dim: int
     gated: bool
     packed: bool
-    operand: torch.dtype
-    save: bool  # for the backward pass
+    operand: torch.dtype  # of the products
+    save: bool  # whether a backward pass will follow
 
     @staticmethod
     def of(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Tensor | None, save: bool) -> DeltaRulePlan:
-        """Made once for all calls of the same sizes."""
+        """Return the plan of a call, which is made once for all calls of the same sizes."""
         return _kept(*_fields(q, k, v, gate, cu_seqlens, save))
 
     @staticmethod
     def of_symbols(
         q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Tensor | None, save: bool
     ) -> DeltaRulePlan:
-        """For torch.compile, whose sizes may be symbols: no table can keep those."""
+        """Return the plan of a call under torch.compile, whose sizes may be symbols, which no cache can keep."""
         return DeltaRulePlan(*_fields(q, k, v, gate, cu_seqlens, save))
 
     @cached_property
     def step(self) -> bool:
-        """A single token that nobody differentiates."""
+        """Whether the call is a single token without a backward pass."""
         return self.time == 1 and not self.save and not self.packed
 
     @cached_property
     def short(self) -> bool:
-        """Every sequence is a few chunks, and a program can hold all of its state."""
+        """Whether every sequence has only a few chunks and one program can hold its whole state."""
         fits = self.time * self.factors <= LONGEST_CHUNK and max(self.key_dim, self.value_dim) <= WIDEST_SHORT[self.operand]
         return fits and not self.packed and not self.step
 
     @cached_property
     def single(self) -> bool:
-        """Every sequence is one chunk."""
+        """Whether every sequence is one chunk."""
         return not self.packed and self.time <= self.tokens
 
     @cached_property
     def rows(self) -> int:
+        """C, the number of rows per chunk."""
         if not (self.short or self.step):
             return LONGEST_CHUNK if self.half else LONGEST_CHUNK // 2
         return SHORTEST_CHUNK if self.time * self.factors <= SHORTEST_CHUNK else LONGEST_SHORT_CHUNK
 
     @cached_property
     def tokens(self) -> int:
+        """The number of tokens per chunk."""
         return self.rows // self.factors
 
     @cached_property
     def slots(self) -> int:
-        """Enough for every chunk. How packed sequences fall into chunks is known only on the GPU, hence a bound there."""
+        """The number of slots: one per chunk. For packed sequences, whose chunks only the GPU knows, it is an upper bound."""
         if self.packed:
             return self.time // self.tokens + self.sequences
         return self.sequences * self.chunks
 
     @cached_property
     def chunks(self) -> int:
-        """Of one sequence that is not packed."""
+        """The number of chunks per sequence, unless sequences are packed."""
         return -(-self.time // self.tokens)
 
     @cached_property
@@ -113,17 +117,17 @@ class DeltaRulePlan:
             "BK": self.key_block,
             "GATED": self.gated,
             "OPERAND": tl.bfloat16 if self.half else tl.float32,
-            # of float32 products but k·k of (3): the triangular system always, all others if q, k or v is float32
+            # for float32 products except k·k of (3): those of the triangular system, and all others if q, k or v is float32
             "PRECISION": "tf32x3",
         }
 
-    # Launch settings, from timings on an H200. Two warps, or 32 rows on the left, keep a product away from the wgmma
-    # instructions: their left operand must come from memory, since the assembler of CUDA before 13.3 may overwrite one in
-    # registers (tests/kernels holds the compiled kernels to this). Blocks of 32 columns and K > 128 failed there as well.
+    # Launch settings, from timings on an H200. With two warps, or 32 rows on the left, a product does not use the wgmma
+    # instructions. Where it does, its left operand must come from memory, since the assembler of CUDA before 13.3 may overwrite
+    # one in registers (tests/ops/delta_rule/test_compile.py checks it). Blocks of 32 columns and K > 128 failed there as well.
 
     @cached_property
     def _light(self) -> bool:
-        """The registers of few warps hold a chunk; a few spills there cost less than the warps."""
+        """Whether the registers of few warps hold a chunk; a few spills cost less than more warps would."""
         return self.half and not self.gated
 
     @cached_property
@@ -142,10 +146,11 @@ class DeltaRulePlan:
 
     @cached_property
     def walk_settings(self) -> dict[str, int]:
-        """Narrow blocks of V where there are few sequences and heads: every block is a program that walks on its own.
+        """The settings of the walks: blocks of V are narrow if there are few sequences and heads, as every block is a program.
 
-        Loads run ahead from chunk to chunk; for a single chunk there is none to run to, and buffers only keep other programs
-        out. In bfloat16 two stages at the least: one is compiled into wrong addresses (T40 H8 D128, K65 V5).
+        Loads run ahead from chunk to chunk. A single chunk has no next one, and its buffers would only keep other programs off
+        the multiprocessor. In bfloat16 two stages are needed at least: one is compiled into wrong addresses (T40 H8 D128, K65
+        V5).
         """
         if not self.half:
             return {"BV": 16, "num_warps": 2, "num_stages": 1}

@@ -1,8 +1,8 @@
-"""Delta rule, n generalized Householder factors a token, gate g before the first:
+"""Delta rule: n generalized Householder factors per token, with a gate g before the first one:
 
 S ← g_t R(θ_t) S;   S ← (I - b_tj k_tj k_tjᵀ) S + b_tj k_tj v_tjᵀ  for j = 1..n;   y_t = S_tᵀ q_t.
 
-g has one entry per key channel, diag(g_t) S (KDA), or one per head, which stands for all channels (gated DeltaNet).
+g has one entry per key channel, diag(g_t) S (KDA), or one per head, for all channels (gated DeltaNet).
 R turns pairs of channels; with it, g has one entry per pair or one per head. Without `turns` R is left out.
 
 B batch  T time  H heads  n factors  K key dim  V value dim  P = K/2 pairs

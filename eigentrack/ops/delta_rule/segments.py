@@ -1,13 +1,12 @@
-"""A few long sequences, cut into segments that the kernels walk at once. With T the transition of a segment,
+"""The delta rule for a few long sequences, cut into segments that the kernels walk at once. With T_g the transition of one,
 
     S_{g+1} = T_g S_g + E_g:    T_g from the state I and no values, E_g from the state 0, both in one call with V + K columns;
     then all segments again, each from its true start S_g.
 
-Every part is differentiable, so gradients need nothing of their own. The price is three times the work: it pays where a
-handful of programs would walk alone through thousands of chunks. What is left over behind the last whole segment is walked at
-the end.
+Every part is differentiable, so there is no code for gradients. This is three times the work: it pays where a handful of
+programs would walk through thousands of chunks. The tokens after the last whole segment are walked at the end.
 
-B batch  T time  H heads  n factors  K key dim  V value dim  G segments  L tokens a segment
+B batch  T time  H heads  n factors  K key dim  V value dim  G segments  L tokens per segment
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Run = Callable[..., tuple[Tensor, Tensor]]
-WALKERS = 16  # programs, at most, that a cut sequence would have kept busy
-WALKERS_WANTED = 128  # about one for each multiprocessor
-COLUMNS = 16  # of V, that a program walks with
-CHUNK = 64  # tokens, of which a segment has whole ones
+WALKERS = 16  # sequences are cut only if they would keep at most so many programs busy
+WALKERS_WANTED = 128  # programs, about one per multiprocessor
+COLUMNS = 16  # of V, per program
+CHUNK = 64  # tokens; the length of a segment is a multiple of it
 SHORTEST_SEGMENT = 2048  # factors
 
 
 def segment_length(k: Tensor, v: Tensor) -> int:
-    """L, or 0 where cutting does not pay."""
+    """Return L, the length of a segment, or 0 if cutting does not pay."""
     batch, time, heads, factors, _ = k.shape
     walkers = batch * heads * -(-v.shape[-1] // COLUMNS)
     if walkers > WALKERS:
@@ -40,13 +39,16 @@ def segment_length(k: Tensor, v: Tensor) -> int:
 def delta_rule_in_segments(
     run: Run, length: int, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, gate: Tensor | None, initial_state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """`run` is the delta rule for one initial state for each row of the batch."""
+    """Run the delta rule in segments of `length` tokens, and return the outputs and the last state.
+
+    `run` is the delta rule with one initial state per row of the batch; the other arguments are its inputs.
+    """
     batch, time, heads, key_dim = q.shape
     count = time // length
     inputs = (q, k, v, beta, gate)
 
     def segments(segments: int) -> list[Tensor | None]:
-        """The first ones of every sequence, as rows of a batch."""
+        """Return the first `segments` segments of every sequence, as rows of a batch."""
         return [None if x is None else x[:, : segments * length].reshape(-1, length, *x.shape[2:]) for x in inputs]
 
     first_q, first_k, first_v, first_beta, first_gate = segments(count - 1)

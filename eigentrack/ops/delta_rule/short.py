@@ -1,12 +1,13 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
 """Delta rule for sequences of at most 64 factors: one launch forward, one launch backward.
 
-A program owns one head of one sequence with all of K and V and takes its chunks one after the other, the state in registers.
-The backward pass solves the triangular systems again rather than to read inverses from memory; only the states between chunks
-are kept for it. The last chunk has fewer rows where these hold all that is left: 40 tokens are chunks of 32 and 16 rows, which
-two warps hold in registers, where one of 64 spills. Equations: docs/derivations/delta_rule_kernels.md.
+A program owns one head of one sequence with all of K and V. It takes the chunks one after the other, with the state in
+registers. The backward pass solves the triangular systems again and does not read inverses from memory; only the states between
+chunks are kept for it. The last chunk has fewer rows if they hold all that is left: 40 tokens are chunks of 32 and 16 rows,
+which two warps hold in registers, where one of 64 rows would spill. Equations: docs/derivations/delta_rule_kernels.md.
 
-CHUNKS a sequence  C rows a chunk, C_LAST the last  N factors a token  K key dim  V value dim  BK, BV: K, V up to powers of two
+CHUNKS per sequence  C rows per chunk, C_LAST in the last one  N factors per token  K key dim  V value dim
+BK, BV: K and V up to powers of two
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from eigentrack.ops.delta_rule.chunk import (
 )
 from eigentrack.ops.shared.tiles import decay_matrix, load_columns, load_tile, product, store_columns, store_tile, times
 
-GATE_ROWS = tl.constexpr(16)
+GATE_ROWS = tl.constexpr(16)  # whose gradients are computed at once
 
 
 @triton.jit
@@ -102,7 +103,7 @@ def _forward_chunk(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """From the state at the chunk's start to that at its end; STATE is false where it starts from zeros."""
+    """Write y of a chunk and return the state at its end, given the one at its start; STATE is false if that one is zero."""
     o_factor, o_token, m_factor, m_last = chunk_rows(tokens, heads, C, N)
     b_k = load_tile(k, o_factor, o_k, m_factor, K)
     b_q = load_tile(q, o_token, o_k, m_last, K)
@@ -220,8 +221,10 @@ def _backward_chunk(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """From the gradient of the state at the chunk's end to that of the one at its start. STATE: that state is not zero; LAST:
-    nor is that gradient."""
+    """Write the gradients of a chunk and return that of the state at its start, given that of the state at its end.
+
+    STATE is false if the state at the chunk's start is zero, LAST if the gradient of the state at its end is zero.
+    """
     o_factor, o_token, m_factor, m_last = chunk_rows(tokens, heads, C, N)
     b_kt = load_columns(k, o_factor, o_k, m_factor, K)
     b_qt = load_columns(q, o_token, o_k, m_last, K)
@@ -252,7 +255,7 @@ def _backward_chunk(
     b_xt = tl.trans(b_x)
     b_read = product(b_dy, b_xt, OPERAND, PRECISION)
     b_solved = product(b_dv, b_xt, OPERAND, PRECISION)
-    b_dbeta = tl.sum(b_dv * b_x, axis=1) / b_beta  # (10), of float32
+    b_dbeta = tl.sum(b_dv * b_x, axis=1) / b_beta  # (10), in float32
     tl.store(dbeta + o_factor, b_dbeta.to(dbeta.dtype.element_ty), mask=m_factor)
     b_f1, b_f2 = pair_gradients(b_beta, b_decay, b_read, b_solved, C)
     b_dqt = product(b_kt, tl.trans(b_f1), OPERAND, PRECISION)  # (9)

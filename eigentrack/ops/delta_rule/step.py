@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""Delta rule for a single token that nobody differentiates, as in decoding: one launch that reads and writes each state once.
+"""Delta rule for a single token without gradients, as in decoding: one launch, which reads and writes each state once.
 
     S ← g S;   x = v - Sᵀk,   S ← S + b k xᵀ   for each factor;   y = Sᵀ q
 

@@ -1,9 +1,9 @@
 """Dense scan in chunks: S_t = A_t S_{t-1} + B_t.
 
 All chunks of a group run side by side from S = 0 and keep the products P_i = A_i ··· A_1; then S_i = P_i S + (S_i from zero).
-With a limit, powers of two are taken out of P_i where it grows, and put back into S_i as far as the limit lets them.
+With a limit, powers of two are taken out of P_i where it grows large, and put back into S_i as far as the limit allows.
 
-R chunks of a group  L tokens a chunk  H heads  n rows of the state  m columns
+R chunks of a group  L tokens per chunk  H heads  n rows of the state  m columns
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from eigentrack.ops.dense_scan.reference import largest_entry
 from eigentrack.ops.shared.chunks import Carry, chunk_layout
 from eigentrack.ops.shared.packing import Packing
 
-LARGEST_PRODUCT = 2.0**32  # an entry, where there is a limit
-LARGEST_SCALE = 2.0**100  # so that it is finite
+LARGEST_PRODUCT = 2.0**32  # the largest entry of P_i that is kept, where there is a limit
+LARGEST_SCALE = 2.0**100  # the largest power of two to put back, so that it is finite
 
 
 def dense_scan(
@@ -82,5 +82,5 @@ def _run_group(
 
 
 def _down(product: Float[Tensor, "R H n n"]) -> Float[Tensor, "R H 1 1"]:
-    """The power of two that takes it to where it may be: 1 where it is. To the gradient a constant, and exact."""
+    """Return the power of two that scales the entries down to LARGEST_PRODUCT, or 1 if none is larger; it has no gradient."""
     return torch.exp2((math.log2(LARGEST_PRODUCT) - torch.log2(largest_entry(product)).ceil()).clamp_max(0.0))

@@ -1,4 +1,4 @@
-"""Full matrices, the op: it returns every state.
+"""The scan with full matrices, the op: it returns every state.
 
 B batch  T time  H heads  n by n matrices  m columns  S sequences
 """
@@ -11,8 +11,8 @@ from torch import Tensor
 from eigentrack.ops.dense_scan.chunked import dense_scan as chunked
 from eigentrack.ops.dense_scan.reference import dense_scan as reference
 from eigentrack.ops.shared.dispatch import Op
-from eigentrack.ops.shared.packing import Packing, or_zeros, sequence_count
-from eigentrack.ops.shared.shapes import check_shapes
+from eigentrack.ops.shared.packing import Packing, or_zeros
+from eigentrack.ops.shared.shapes import check_shapes, state_rows
 
 DENSE_SCAN = Op("dense_scan", {"reference": reference, "chunked": chunked})
 
@@ -26,11 +26,19 @@ def dense_scan(
     limit: float | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H n m"], Float[Tensor, "S H n m"]]:
-    """Full matrices: returns every state S_t = A_t S_{t-1} + B_t. Needs b or an initial state (the identity, say).
+    """Return every state S_t = A_t S_{t-1} + B_t and the last state [S, H, n, m]; one of b and `initial_state` is needed.
 
-    `limit`, for products alone (without b), whose scale does not matter once it is large: a state with a larger entry is
-    scaled down to it before it is carried on, so that long products stay finite. After every token or after every chunk:
-    that is the backend's choice, and beyond the limit states are the same up to a positive factor only.
+    Args:
+        a: the matrices A_t.
+        b: the inputs B_t; None for products of matrices alone.
+        initial_state: the state before the first token, one row per sequence, [S, H, n, m], such as I; None for zeros.
+        cu_seqlens: bounds of packed sequences in a batch of one row, [0, end of sequence 0, ..., T], or a `Packing` of them;
+            None for a plain batch.
+        limit: the largest entry of a state that is carried on; None for no limit. It keeps long products finite, if only their
+            direction matters, and needs b to be None. A state with a larger entry is scaled down, after every token or every
+            chunk, as the backend chooses: beyond the limit, backends agree only up to a positive factor.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton", where the op
+            has it.
     """
     packing = Packing.of(a, cu_seqlens)
     if b is None and initial_state is None:
@@ -41,7 +49,7 @@ def dense_scan(
         "dense_scan",
         a=(a, "B T H n n"),
         b=(b, "B T H n m"),
-        initial_state=(initial_state, f"{sequence_count(a, packing)} H n m"),
+        initial_state=(initial_state, f"{state_rows(packing)} H n m"),
     )
     state = or_zeros(initial_state, a, packing, size["H"], size["n"], size["m"])
     return DENSE_SCAN.run(backend, a, b, initial_state=state, packing=packing, limit=limit)

@@ -32,12 +32,12 @@ def dense_scan(
 
 
 def held_below(limit: float | None, state: Float[Tensor, "B H n m"]) -> Float[Tensor, "B H n m"]:
-    """Scaled down until no entry exceeds the limit; to the gradient the scale is a constant."""
+    """Return the state, scaled down until no entry exceeds the limit; the scale has no gradient."""
     if limit is None:
         return state
     return state * (limit / largest_entry(state)).clamp_max(1.0)
 
 
 def largest_entry(matrices: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch 1 1"]:
-    """In size; to the gradient a constant."""
+    """Return the largest absolute entry of each matrix, detached."""
     return matrices.detach().abs().amax((-2, -1), keepdim=True)

@@ -1,7 +1,7 @@
 """Gated linear attention on a GPU: the kernels as a function that autograd differentiates.
 
-Inputs in bfloat16 are read as they are: products take bfloat16 operands, sums, gates and the state are float32. If one of q, k,
-v is float32, all products are. Equations: docs/derivations/gated_linear.md.
+Inputs in bfloat16 are read as they are: products take bfloat16 operands; sums, gates and the state are float32. If q, k or v
+is float32, all products are. Equations: docs/derivations/gated_linear.md.
 
 B batch  T time  H heads  K key dim  V value dim  S sequences
 """

@@ -1,14 +1,14 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""One gate a head: the gradients of q, k and a, over all chunks at once.
+"""Gradients of q, k and a with one gate per head, for all chunks at once.
 
     dq_i = Σ_{j≤i} G_ij Γ_ij k_j + Γ_i0 Y_i,    dk_j = Σ_{i≥j} G_ij Γ_ij q_i + Γ_Cj X_j      (9)
     D_ij = G_ij (q_i·k_j), the gradient of Γ_ij                                              (10)
     da from D, by blocks that halve from C to 1                                              (11), (12)
 
-with G_ij = dy_i·v_j, Y_i = S dy_i, X_j = dS' v_j. Columns of q and k are built, [BK, C]: then the left operand of every product
-is a tile from memory. Equations: docs/derivations/gated_linear.md.
+with G_ij = dy_i·v_j, Y_i = S dy_i, X_j = dS' v_j. The gradients of q and k are built as columns, [BK, C], so that the left
+operand of every product is a tile from memory. Equations: docs/derivations/gated_linear.md.
 
-C tokens a chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
+C tokens per chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eigentrack.ops.gated_linear.gates import (
 )
 from eigentrack.ops.shared.tiles import decay_matrix, load_columns, load_tile, locate_chunk, product, store_columns
 
-EQUAL_CHANNELS = tl.constexpr(16)
+EQUAL_CHANNELS = tl.constexpr(16)  # copies of a head's gate, to fill the threads
 
 
 @triton.jit
@@ -42,7 +42,7 @@ def pair_products(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """left_i · right_j for all pairs of tokens of a chunk."""
+    """Return left_i · right_j for all pairs of tokens of a chunk."""
     o_c = tl.arange(0, C)
     b_met = tl.zeros([C, C], dtype=tl.float32)
     for start in range(0, WIDTH, BLOCK):
@@ -55,7 +55,7 @@ def pair_products(
 
 @triton.jit
 def gate_gradient(b_a, b_after, b_pairs, b_start, b_last, LEVELS: tl.constexpr, C: tl.constexpr):
-    """da from D_ij, D_i0 and D_Cj (11), (12): as for one gate a channel, with 16 equal channels to fill the threads."""
+    """Return da, from D_ij, D_i0 and D_Cj (11), (12): as for one gate per channel, with 16 equal channels."""
     b_a = tl.broadcast_to(b_a[None, :], [EQUAL_CHANNELS, C])
     b_after = tl.broadcast_to(b_after[None, :], [EQUAL_CHANNELS, C])
     b_df = tl.broadcast_to(b_start[None, :], [EQUAL_CHANNELS, C])
@@ -146,7 +146,7 @@ def gradients_kernel(
             b_qt = load_columns(q + token * K, o_c * heads, o_k, m_row, K)
             b_dkt += product(b_qt, b_decayed, OPERAND, PRECISION)
             store_columns(dk + token * K, b_dkt, o_c * heads, o_k, m_row, K)
-        # once more, rather than to hold it: registers are what this kernel lacks
+        # computed again and not held, since registers are scarce in this kernel
         b_pairs = pair_products(dy + token * V, v + token * V, m_row, heads, V, C, BV, OPERAND, PRECISION)
         b_pairs *= pair_products(q + token * K, k + token * K, m_row, heads, K, C, BK, OPERAND, PRECISION)  # (10)
         b_da = gate_gradient(b_a, b_after, b_pairs, b_start, b_last, LEVELS, C)

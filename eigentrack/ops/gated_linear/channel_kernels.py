@@ -1,15 +1,15 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped, assignment"
-"""One gate a key channel: scores of a chunk and their gradients; every thread follows channels of its own through 16 tokens.
+"""Scores of a chunk and their gradients with one gate per key channel: every thread follows its channels through 16 tokens.
 
     h_j = Γ_ij k_j at token i;                           P_ij = q_i·h_j,   dq_i = Γ_i0 Y_i + Σ_j G_ij h_j           (14)
     d_j = Σ_{i≥t} Γ_it q_i G_ij at token t, backwards;   dk_t = Γ_16t X_t + d_t,   da_t from the h_j and d_j        (15)
 
-Tiles [16, BK] hold one h_j or d_j in each row, and all rows lie in the registers of a thread: running products cost it one
-multiplication each and no word from other threads. A program has one of the two blocks of 16 tokens of a chunk; the other one
-reaches it through the state between them (16). The scores' kernel carries queries and keys to the ends of their chunk besides
-(17). Equations: docs/derivations/gated_linear.md.
+Tiles [16, BK] hold one h_j or d_j in each row, and a thread holds all rows of its channels: a running product costs it one
+multiplication per step and no exchange with other threads. A program has one of the two blocks of 16 tokens of a chunk; the
+other block reaches it through the state between them (16). The kernel of the scores also carries queries and keys to the ends
+of their chunk (17). Equations: docs/derivations/gated_linear.md.
 
-C tokens a chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
+C tokens per chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from eigentrack.ops.shared.tiles import load_columns, load_tile, locate_chunk, p
 
 BLOCK = tl.constexpr(16)  # tokens
 BLOCK_LEVELS = tl.constexpr(4)
-LANES = tl.constexpr(32)  # threads of a warp, which is all that a program of scores has
-NOTHING = tl.constexpr(-0.0)  # the number that a sum may leave out: x + (-0.0) = x for every x
+LANES = tl.constexpr(32)  # threads of a warp; a program of `scores_kernel` is one warp
+NOTHING = tl.constexpr(-0.0)  # what the compiler may leave out of a sum: x + (-0.0) = x for every x
 
 
 @triton.jit
 def own_channels(p, o_k, heads, K: tl.constexpr):
-    """Addresses of a block, [16, BK]. Program (·, 1) is always 0, but any number to the compiler: as addresses may then be odd,
-    it gives a thread single channels and all of the tokens, where it would take several channels at once and few tokens."""
+    """Return the addresses of a block, [16, BK], so that each thread gets single channels and all tokens.
+
+    tl.program_id(1) is always 0, but the compiler does not know it: since addresses might be odd, it does not give a thread
+    several neighbouring channels and few tokens.
+    """
     return p + tl.program_id(1) + tl.arange(0, BLOCK)[:, None] * (heads * K) + o_k[None, :]
 
 
@@ -40,13 +43,13 @@ def is_inside(o_k, tokens, K: tl.constexpr):
 
 @triton.jit
 def row_of(b_tile, AT: tl.constexpr):
-    """One row of [16, BK]."""
+    """Return row AT of a tile [16, BK]."""
     return tl.sum(tl.where((tl.arange(0, BLOCK) == AT)[:, None], b_tile, NOTHING), axis=0)
 
 
 @triton.jit
 def rows_up_to(b_tile, LAST: tl.constexpr):
-    """The sum of the rows 0..LAST of [16, BK]."""
+    """Return the sum of the rows 0..LAST of a tile [16, BK]."""
     return tl.sum(tl.where((tl.arange(0, BLOCK) <= LAST)[:, None], b_tile, NOTHING), axis=0)
 
 
@@ -57,14 +60,14 @@ def with_row(b_tile, b_row, AT: tl.constexpr):
 
 @triton.jit
 def follow(b_held, b_a, b_k, AT: tl.constexpr):
-    """h of the tokens before AT move on through its gate, and its own key joins them; rows after it are zero."""
+    """Move the h of the tokens before AT through the gate of token AT, and add its key; rows after AT are zero."""
     o = tl.arange(0, BLOCK)[:, None]
     return tl.where(o < AT, b_held * b_a[None, :], tl.where(o == AT, b_k[None, :], 0.0))
 
 
 @triton.jit
 def columns(b_tile, BK: tl.constexpr):
-    """[BK, 16] → its columns, [BK] each."""
+    """Split [BK, 16] into its columns, [BK] each."""
     parts = (b_tile,)
     for level in tl.static_range(BLOCK_LEVELS):
         halved = ()
@@ -81,13 +84,13 @@ def columns(b_tile, BK: tl.constexpr):
 
 @triton.jit
 def load_own(p, o_k, tokens, heads, OTHER: tl.constexpr, K: tl.constexpr):
-    """The first `tokens` of a block in float32, [16, BK]; OTHER where there is none."""
+    """Load the first `tokens` tokens of a block in float32, [16, BK]; OTHER where there is no token."""
     return tl.load(own_channels(p, o_k, heads, K), mask=is_inside(o_k, tokens, K), other=OTHER).to(tl.float32)
 
 
 @triton.jit
 def first_keys(k, a, o_k, tokens, heads, K: tl.constexpr):
-    """Keys of the first `tokens` of a block, carried to its end, and the product of its gates: (16)."""
+    """Return the keys of the first `tokens` tokens of a block, carried to its end, and the product of its gates (16)."""
     b_after = load_own(a + heads * K, o_k, tokens - 1, heads, 1.0, K)
     b_decay = tl.cumprod(b_after, axis=0, reverse=True)
     b_whole = row_of(load_own(a, o_k, tl.minimum(tokens, 1), heads, 1.0, K), 0) * row_of(b_decay, 0)
@@ -96,7 +99,7 @@ def first_keys(k, a, o_k, tokens, heads, K: tl.constexpr):
 
 @triton.jit
 def last_queries(q, a, o_k, tokens, heads, K: tl.constexpr):
-    """Queries of the first `tokens` of a block, carried to its start, and the product of its gates: (16)."""
+    """Return the queries of the first `tokens` tokens of a block, carried to its start, and the product of its gates (16)."""
     b_decay = tl.cumprod(load_own(a, o_k, tokens, heads, 1.0, K), axis=0)
     return load_own(q, o_k, tokens, heads, 0.0, K) * b_decay, row_of(b_decay, BLOCK - 1)
 
@@ -122,8 +125,10 @@ def scores_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """P of every chunk, zero above the diagonal; Γ_i0 ⊙ q_i, Γ_Cj ⊙ k_j and Γ_C0, which the walks and outputs read. One
-    program for each block of a chunk."""
+    """Write P of every chunk, zero above the diagonal, and Γ_i0 ⊙ q_i, Γ_Cj ⊙ k_j and Γ_C0, which walks and outputs read.
+
+    There is one program for each block of a chunk.
+    """
     tl.static_assert(C == 2 * BLOCK)
     pair, second = tl.program_id(0) // 2, tl.program_id(0) % 2
     slot, head = pair // heads, pair % heads
@@ -134,7 +139,7 @@ def scores_kernel(
         token = first * heads + head
         own, left = token + second * BLOCK * heads, tokens - second * BLOCK  # the block's first token, how many are left
         other, others = token + (1 - second) * BLOCK * heads, tokens - (1 - second) * BLOCK
-        o_row = tl.arange(0, LANES)  # rows of P, one a thread: with 16 alone two threads would hold, and write, the same
+        o_row = tl.arange(0, LANES)  # rows of P, one per thread: with only 16, two threads would hold and write the same row
         b_columns = tl.zeros([BLOCK, LANES], dtype=tl.float32)  # the transpose of P
         b_across = tl.zeros([BLOCK, BLOCK], dtype=tl.float32)
         for k_start in range(0, K, BK):
@@ -148,11 +153,11 @@ def scores_kernel(
             for i in tl.static_range(BLOCK):
                 b_gate, b_query = row_of(b_a, i), row_of(b_q, i)
                 b_held = follow(b_held, b_gate, row_of(b_k, i), i)
-                b_column = tl.sum(b_held * b_query[None, :], axis=1)  # row i of P, which lies in memory as a column does here
+                b_column = tl.sum(b_held * b_query[None, :], axis=1)  # row i of P, here a column
                 b_columns += tl.where((o_row == i)[None, :], b_column[:, None], 0.0)
                 b_start = b_start * b_gate
                 b_queries = with_row(b_queries, b_start * b_query, i)
-            # now the keys, b_held, have come to the block's end, and Γ_i0 is the product of all its gates
+            # b_held now has the keys carried to the block's end, and b_start is the product of all its gates
             b_other = tl.reduce(load_own(a + other * K, o_k, others, heads, 1.0, K), 0, times)
             if second == 1:
                 b_keys, _ = first_keys(k + other * K, a + other * K, o_k, tl.minimum(others, BLOCK), heads, K)
@@ -187,7 +192,7 @@ def pairs_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """G_ij = dy_i·v_j of every block."""
+    """Write G_ij = dy_i·v_j of every block."""
     pair, second = tl.program_id(0) // 2, tl.program_id(0) % 2
     slot, head = pair // heads, pair % heads
     first, tokens = locate_chunk(slot, bounds, chunk_starts, chunk_sequence, time, C, 1, PACKED)
@@ -201,7 +206,7 @@ def pairs_kernel(
 
 @triton.jit
 def load_rows(p, AT: tl.constexpr):
-    """Four rows of [16, 16] from AT on, [16] each. (The compiler's time grows with the number of loads.)"""
+    """Load four rows of [16, 16] from AT on, [16] each, at once: compilation time grows with the number of loads."""
     o, o_two = tl.arange(0, BLOCK), tl.arange(0, 2) * BLOCK
     b_rows = tl.load(p + AT * BLOCK + o[:, None, None] + 2 * o_two[None, :, None] + o_two[None, None, :])
     b_even, b_odd = tl.split(b_rows)
@@ -212,13 +217,13 @@ def load_rows(p, AT: tl.constexpr):
 
 @triton.jit
 def follow_gradients(b_q, b_k, b_a, pairs, queried, stored, b_kept, BK: tl.constexpr):
-    """dq, dk, da [16, BK] of a block, (14) and (15), from its G, and Y and X of the states on both sides of it."""
+    """Return dq, dk, da [16, BK] of a block, (14) and (15), from its G, and from Y and X of the states on both sides of it."""
     o_j = tl.arange(0, BLOCK)
     b_held = tl.zeros([BLOCK, BK], dtype=tl.float32)
     b_start = tl.full([BK], 1.0, tl.float32)  # Γ_i0
     b_met = tl.zeros([BK], dtype=tl.float32)  # Σ_{j≤i} Γ_ij k_j X_j
     b_dq, b_dk, b_da = b_held, b_held, b_held
-    before = ()  # of every token: these three as they were before it
+    before = ()  # b_held, b_start and b_met as they were before each token
     for i in tl.static_range(BLOCK):
         before = before + (b_held, b_start, b_met)  # noqa: RUF005
         b_gate, b_key = row_of(b_a, i), row_of(b_k, i)
@@ -278,7 +283,7 @@ def channel_gradients_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """All gradients but those of v: one program for a block of a chunk and a block of channels."""
+    """Write all gradients but those of v; there is one program for each block of a chunk and block of channels."""
     tl.static_assert(C == 2 * BLOCK)
     BLOCKS: tl.constexpr = (K + BK - 1) // BK
     pair, second = tl.program_id(0) // (2 * BLOCKS), tl.program_id(0) // BLOCKS % 2
@@ -299,7 +304,7 @@ def channel_gradients_kernel(
         b_queried = tl.zeros([BLOCK, BK], dtype=tl.float32)
         b_stored = tl.zeros([BLOCK, BK], dtype=tl.float32)
         b_kept = tl.zeros([BK], dtype=tl.float32)
-        for v_start in range(0, V, BV):  # states lie transposed: a left operand comes from memory, or has 16 rows
+        for v_start in range(0, V, BV):  # states are transposed: a left operand comes from memory, or has 16 rows
             o_v = v_start + tl.arange(0, BV)
             b_vt = load_columns(v + token * V, o * heads, o_v, o < before, V)
             b_state = product(b_vt, b_keys, OPERAND, PRECISION)

@@ -1,11 +1,11 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""One gate a key channel, in a chunk that one program holds: its scores and their gradients, by blocks that double from 1 to C.
+"""Scores and their gradients with one gate per key channel, for a chunk that one program holds, by blocks that double up to C.
 
     P_ij = Σ_c q_ic Γ_ijc k_jc,   and Γ_ij = F_i E_j for two tokens on the two sides of a border     (3), (6)
 
 Equations: docs/derivations/gated_linear.md.
 
-C tokens a chunk, 2^LEVELS  L blocks' length  K key dim  BK block of K, a power of two
+C tokens per chunk, 2^LEVELS  L tokens per block  K key dim  BK block of K, a power of two
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eigentrack.ops.shared.tiles import product
 def scores_across(
     b_qt, b_kt, b_a, b_after, L: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr
 ):
-    """P_ij for i and j on the two sides of a border between blocks of L tokens."""
+    """Return P_ij for i and j on the two sides of a border between blocks of L tokens."""
     b_right = tl.trans(b_qt * block_from_start(b_a, L, C, BK))
     b_left = b_kt * block_to_end(b_after, L, C, BK)
     return tl.where(across(L, C), product(b_right, b_left, OPERAND, PRECISION), 0.0)
@@ -46,7 +46,7 @@ def channel_scores(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """P of (6), zero above the diagonal, from columns [BK, C] of queries, keys, gates, and the gates of the tokens after."""
+    """Return P of (6), zero above the diagonal, from columns [BK, C]: queries, keys, gates, and gates of the next tokens."""
     o = tl.arange(0, C)
     b_own = tl.sum(b_qt.to(tl.float32) * b_kt.to(tl.float32), axis=0)
     b_scores = tl.where(o[:, None] == o[None, :], b_own[:, None], 0.0)
@@ -59,7 +59,7 @@ def channel_scores(
 def gradients_across(
     b_qt, b_kt, b_f, b_e, b_pairs, L: tl.constexpr, C: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr
 ):
-    """The gradients of F ⊙ q and of E ⊙ k (11), from the pairs on the two sides of a border."""
+    """Return the gradients of F ⊙ q and of E ⊙ k (11), from the pairs on the two sides of a border."""
     b_met = tl.where(across(L, C), b_pairs, 0.0)
     b_of_q = product(b_kt * b_e, tl.trans(b_met), OPERAND, PRECISION)
     return b_of_q, product(b_qt * b_f, b_met, OPERAND, PRECISION)
@@ -81,7 +81,10 @@ def channel_gradients(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """dq, dk, da as columns (9), (12), from G_ij = dy_i·v_j (any above the diagonal), Y and X [BK, C], and ⟨S, dS'⟩ [BK]."""
+    """Return dq, dk, da as columns (9), (12), from G_ij = dy_i·v_j, Y and X [BK, C], and ⟨S, dS'⟩ [BK].
+
+    What G has above the diagonal does not matter.
+    """
     o = tl.arange(0, C)
     b_own = tl.sum(tl.where(o[:, None] == o[None, :], b_pairs, 0.0), axis=0)[None, :]
     b_dqt = b_queried * from_start(b_a, True) + b_own * b_kt
@@ -97,4 +100,4 @@ def channel_gradients(
         b_de += b_kt * b_of_k
         b_dqt += b_of_q * b_f
         b_dkt += b_of_k * b_e
-    return b_dqt, b_dkt, b_df  # blocks of one token: F = a
+    return b_dqt, b_dkt, b_df  # for blocks of one token F = a, so b_df is da

@@ -3,7 +3,7 @@
 Within a chunk that state S enters:  y_i = (Γ_i0 ⊙ q_i)ᵀ S + Σ_{j≤i} (q_iᵀ Γ_ij k_j) v_j  (4),
 and leaves:                          S' = Γ_L0 ⊙ S + Σ_j (Γ_Lj ⊙ k_j) v_jᵀ              (5).
 
-R chunks of a group  L tokens a chunk  H heads  K key dim  V value dim. Equations: docs/derivations/gated_linear.md.
+R chunks of a group  L tokens per chunk  H heads  K key dim  V value dim. Equations: docs/derivations/gated_linear.md.
 """
 
 from __future__ import annotations

@@ -1,27 +1,27 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""The two kernels of a forward pass, which run against time for the gradients of states and values.
+"""The kernels of the forward pass, which also run against time for the gradients of states and values.
 
-Walk. The state along the chunks, and its gradient against time: the same walk.
+Walk. The state is computed along the chunks; its gradient is computed against time, by the same walk.
 
     forward    S  ← Γ_C0 ⊙ S  + Σ_j (Γ_Cj ⊙ k_j) v_jᵀ        (5)    keeps S  at the start of each chunk
     reverse    dS ← Γ_C0 ⊙ dS + Σ_i (Γ_i0 ⊙ q_i) dy_iᵀ       (8)    keeps dS at the end of each chunk
 
-No entry of the state meets another: a program owns a block of BK channels and BV columns. Blocks are held as columns,
-[BV, BK], so that the left operand of the product is a tile from memory. With one gate a channel the factors of v and dy come
-from `scores` as they are needed, and so does Γ_C0.
+The entries of the state do not interact: a program owns a block of BK channels and BV columns. Blocks are held as columns,
+[BV, BK], so that the left operand of the product is a tile from memory. With one gate per channel, `scores_kernel` has written
+the factors of v and dy as they are needed here, and Γ_C0.
 
-Few long sequences are cut into segments of SPAN chunks (13): all of them walk from zero, `carry` finds where each should have
-started, and all walk again from there. Equations: docs/derivations/gated_linear.md.
+A few long sequences are cut into segments of `span` chunks (13): all segments walk from zero, `carry_kernel` finds the state
+from which each should have started, and all walk again from there. Equations: docs/derivations/gated_linear.md.
 
-Output. What a chunk reads: the outputs, and the gradients of the values. The same computation, over all chunks at once:
+Output. The outputs, and the gradients of the values, are the same computation, for all chunks at once:
 
     forward    y_i  = Σ_{j≤i} P_ij v_j  + Sᵀ (Γ_i0 ⊙ q_i)         (4)
     reverse    dv_j = Σ_{i≥j} P_ij dy_i + dS'ᵀ (Γ_Cj ⊙ k_j)       (7)
 
-P_ij = q_iᵀ Γ_ij k_j: computed here for one gate a head; for one a channel it is read from memory, as Γ_i0 ⊙ q_i and Γ_Cj ⊙ k_j
-are. Results are built as columns, [BV, C], so that the left operand of every product is a tile from memory.
+P_ij = q_iᵀ Γ_ij k_j is computed here with one gate per head; with one per channel it is read from memory, as Γ_i0 ⊙ q_i and
+Γ_Cj ⊙ k_j are. Results are built as columns, [BV, C], so that the left operand of every product is a tile from memory.
 
-C tokens a chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
+C tokens per chunk  K key dim  V value dim  BK, BV blocks of K and V, powers of two
 """
 
 from __future__ import annotations
@@ -71,10 +71,11 @@ def walk_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """key and value are k and v, or q and dy; gates are a. One gate a channel: key is Γ_Cj ⊙ k_j or Γ_i0 ⊙ q_i, gates Γ_C0.
+    """Walk along the chunks of one segment, or against time if REVERSE, and write the state or its gradient before each.
 
-    `start_state`, `end_state` [S, H, segments, K, V] and `whole_decay`, the product of a segment's gates, are those of the
-    walk: reversed, the initial state is where it ends. `states` are kept by chunk.
+    key and value are k and v, or q and dy if REVERSE; gates are a. With one gate per channel, key is Γ_Cj ⊙ k_j or Γ_i0 ⊙ q_i,
+    and gates are Γ_C0. `start_state` and `end_state` [S, H, segments, K, V] are those of the walk: if REVERSE, it ends at the
+    initial state. `whole_decay` is the product of a segment's gates; `states` has one entry per chunk.
     """
     VALUE_BLOCKS: tl.constexpr = (V + BV - 1) // BV
     BLOCKS: tl.constexpr = VALUE_BLOCKS * ((K + BK - 1) // BK)
@@ -143,7 +144,7 @@ def carry_kernel(
     START: tl.constexpr,
     END: tl.constexpr,
 ):
-    """(13): the states in which segments end if they start from zero are replaced by those in which they start. SIZE = K V."""
+    """Replace the state that each segment reaches from zero by the state from which it starts (13). SIZE = K V."""
     BLOCKS: tl.constexpr = (SIZE + BLOCK - 1) // BLOCK
     pair = (tl.program_id(0) // BLOCKS).to(tl.int64)
     o = tl.program_id(0) % BLOCKS * BLOCK + tl.arange(0, BLOCK)
@@ -190,8 +191,11 @@ def output_kernel(
     OPERAND: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Reader, writer, value, output: q, k, v, y, or k, q, dy, dv. `states` at the chunk's start, or gradients at its end. One
-    gate a channel: the reader is Γ_i0 ⊙ q_i, or Γ_Cj ⊙ k_j, and neither writer nor a is read."""
+    """Write the outputs of a chunk or, if REVERSE, the gradients of its values.
+
+    reader, writer, value and output are q, k, v and y, or k, q, dy and dv if REVERSE; `states` are those at the chunk's start,
+    or the gradients at its end. With one gate per channel, reader is Γ_i0 ⊙ q_i or Γ_Cj ⊙ k_j, and writer and a are not read.
+    """
     BLOCKS: tl.constexpr = (V + BV - 1) // BV
     pair = tl.program_id(0) // BLOCKS
     slot, head = pair // heads, pair % heads
@@ -203,7 +207,7 @@ def output_kernel(
         token = first * heads + head
         place = pair.to(tl.int64)
         o_shift = o_c + 1 if REVERSE else o_c
-        b_met = tl.zeros([C, C], dtype=tl.float32)  # the transpose of P, or P: the reader's tokens lie in columns
+        b_met = tl.zeros([C, C], dtype=tl.float32)  # the transpose of P, or P if REVERSE: columns are the reader's tokens
         b_output = tl.zeros([BV, C], dtype=tl.float32)
         for k_start in range(0, K, BK):
             o_k = k_start + tl.arange(0, BK)

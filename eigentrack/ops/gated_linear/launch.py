@@ -1,4 +1,4 @@
-"""Launches of the kernels of gated linear attention: outputs are allocated, programs are counted, settings are looked up.
+"""Launches of the kernels of gated linear attention, with the tensors that they write.
 
 Inputs are contiguous: q, k [B, T, H, K], v [B, T, H, V], a [B, T, H] or [B, T, H, K], initial_state [S, H, K, V] in float32.
 """
@@ -39,8 +39,10 @@ class Inputs(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What kernels hand to each other and to the backward pass; None where there is nothing. All but the states: one gate a
-    channel."""
+    """The tensors that kernels pass on to each other and to the backward pass; None for those that a call does not need.
+
+    All but the states are used only with one gate per channel.
+    """
 
     scores: Tensor | None  # [slots, H, C, C]
     queries: Tensor | None  # [B, T, H, K], Γ_i0 ⊙ q_i
@@ -52,7 +54,7 @@ class Saved(NamedTuple):
     def allocate(plan: GatedLinearPlan, inputs: Inputs) -> Saved:
         q, heads = inputs.q, plan.heads
         scores = queries = keys = decays = states = None
-        whole = plan.short or plan.step  # one launch, which keeps nothing
+        whole = plan.short or plan.step  # a single launch, which saves nothing
         if plan.channel and not whole:
             scores = q.new_empty(plan.slots, heads, plan.tokens, plan.tokens, dtype=plan.operand)
             queries, keys = (q.new_empty(q.shape, dtype=plan.operand) for _ in range(2))
@@ -108,7 +110,7 @@ def forward(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
 
 def _passes(inputs: Inputs, plan: GatedLinearPlan) -> None:
     out, saved = _forward(inputs, plan)
-    if plan.save:  # who hands a state in will differentiate the one that comes out
+    if plan.save:  # a caller that gives a state will also differentiate the last state
         backward(inputs, saved, (out.y, None if inputs.initial_state is None else out.last_state))
 
 
@@ -148,7 +150,7 @@ def _forward(inputs: Inputs, plan: GatedLinearPlan) -> tuple[Outputs, Saved]:
 
 
 def _for_chunks(inputs: Inputs, saved: Saved) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and gates as `walk` and `output` read them."""
+    """Return queries, keys and gates as `walk_kernel` and `output_kernel` read them."""
     if saved.queries is None or saved.keys is None or saved.decays is None:
         return inputs.q, inputs.k, inputs.a
     return saved.queries, saved.keys, saved.decays

@@ -11,8 +11,8 @@ from torch import Tensor
 from eigentrack.ops.gated_linear.chunked import gated_linear as chunked
 from eigentrack.ops.gated_linear.reference import gated_linear as reference
 from eigentrack.ops.shared.dispatch import Backend, Kernel, Op, refused_tensor
-from eigentrack.ops.shared.packing import Packing, or_zeros, sequence_count
-from eigentrack.ops.shared.shapes import check_pairs, check_shapes, gate_pattern
+from eigentrack.ops.shared.packing import Packing, or_zeros
+from eigentrack.ops.shared.shapes import check_pairs, check_shapes, gate_pattern, state_rows
 
 
 def refusal(
@@ -48,9 +48,21 @@ def gated_linear(
     cu_seqlens: Tensor | Packing | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
-    """Diagonal gate a in [-1, 1], per head (Mamba-2, RetNet) or per key channel (GLA); a = 0 resets, a < 0 flips.
+    """Run gated linear attention, S_t = a_t R(θ_t) S_{t-1} + k_t v_tᵀ, y_t = S_tᵀ q_t; return y and the last S [S, H, K, V].
 
-    With `turns` the gate is complex: P = K/2 pairs of channels turn by so much of a turn, and a has one entry a pair or a head.
+    Args:
+        q: the queries.
+        k: the keys.
+        v: the values.
+        a: the gates in [-1, 1], one per head (Mamba-2, RetNet), per key channel (GLA) or, with `turns`, per pair of channels;
+            0 resets the state, a negative gate flips its sign.
+        turns: angles θ in turns, one for each of the P = K/2 pairs of channels, which make the gate complex; None for a
+            real gate.
+        initial_state: the state before the first token, one row per sequence, [S, H, K, V]; None for zeros.
+        cu_seqlens: bounds of packed sequences in a batch of one row, [0, end of sequence 0, ..., T], or a `Packing` of them;
+            None for a plain batch.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton", where the op
+            has it.
     """
     packing = Packing.of(q, cu_seqlens)
     check_pairs("gated_linear", "K", k, turns)
@@ -61,7 +73,7 @@ def gated_linear(
         v=(v, "B T H V"),
         turns=(turns, "B T H P"),
         a=(a, gate_pattern(a, turns)),
-        initial_state=(initial_state, f"{sequence_count(q, packing)} H K V"),
+        initial_state=(initial_state, f"{state_rows(packing)} H K V"),
     )
     return GATED_LINEAR.run(
         backend,

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-untyped"
-"""How gated linear attention is cut into programs: sizes of chunks and blocks, and launch settings.
+"""The plan of a call of gated linear attention: sizes of chunks and blocks, and launch settings.
 
-C tokens a chunk. A slot is the place of one chunk in the tensors that hold one entry a chunk.
+C tokens per chunk. A slot is the place of one chunk in tensors that hold one entry per chunk.
 """
 
 from __future__ import annotations
@@ -15,34 +15,36 @@ from torch import Tensor
 
 from eigentrack.ops.shared.launch import Compiled
 
-LONGEST_CHUNK = 64
-BLOCK, BLOCKS_OF_A_CHUNK = 16, 2  # tokens, and how many with one gate a channel
-SHORTEST_CHUNK = 16  # tensor cores want at least 16 rows
-PROGRAMS_WANTED = 256  # about two for each multiprocessor
+LONGEST_CHUNK = 64  # tokens
+BLOCK, BLOCKS_OF_A_CHUNK = 16, 2  # tokens per block, and blocks per chunk, with one gate per channel
+SHORTEST_CHUNK = 16  # tokens: tensor cores need at least 16 rows
+PROGRAMS_WANTED = 256  # about two per multiprocessor
 SHORTEST_SEGMENT = 16  # chunks
-WIDEST_SHORT = 32  # of K and V, for the kernels that hold both whole: more rows would put their operands at risk (see below)
+WIDEST_SHORT = 32  # the largest K and V that one program holds: operands with more rows could be overwritten (see below)
 
 
 @dataclass(frozen=True)
 class GatedLinearPlan:
+    """The sizes of a call, and how the kernels cut it into programs."""
+
     sequences: int
     time: int
     heads: int
     key_dim: int
     value_dim: int
-    channel: bool  # a gate for each key channel, or one for the head
+    channel: bool  # whether there is one gate per key channel, or one per head
     packed: bool
-    operand: torch.dtype
-    save: bool  # for the backward pass
+    operand: torch.dtype  # of the products
+    save: bool  # whether a backward pass will follow
 
     @staticmethod
     def of(q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None, save: bool) -> GatedLinearPlan:
-        """Made once for all calls of the same sizes."""
+        """Return the plan of a call, which is made once for all calls of the same sizes."""
         return _kept(*_fields(q, k, v, a, cu_seqlens, save))
 
     @staticmethod
     def of_symbols(q: Tensor, k: Tensor, v: Tensor, a: Tensor, cu_seqlens: Tensor | None, save: bool) -> GatedLinearPlan:
-        """For torch.compile, whose sizes may be symbols: no table can keep those."""
+        """Return the plan of a call under torch.compile, whose sizes may be symbols, which no cache can keep."""
         return GatedLinearPlan(*_fields(q, k, v, a, cu_seqlens, save))
 
     @cached_property
@@ -52,41 +54,45 @@ class GatedLinearPlan:
 
     @cached_property
     def step(self) -> bool:
-        """A single token that nobody differentiates."""
+        """Whether the call is a single token without a backward pass."""
         return self.time == 1 and not self.packed and not self.save
 
     @cached_property
     def short(self) -> bool:
-        """Every sequence fits into one chunk, and a program can hold all of its state."""
+        """Whether every sequence fits into one chunk and one program can hold its whole state."""
         fits = self.time <= self._longest and max(self.key_dim, self.value_dim) <= WIDEST_SHORT
         return fits and not self.packed and not self.step
 
     @cached_property
     def single(self) -> bool:
-        """Every sequence is one chunk."""
+        """Whether every sequence is one chunk."""
         return not self.packed and self.time <= self.tokens
 
     @cached_property
     def tokens(self) -> int:
+        """C, the number of tokens per chunk."""
         if self.short:
             return max(SHORTEST_CHUNK, _power_of_two(self.time))
         return self._longest
 
     @cached_property
     def _longest(self) -> int:
-        """Tokens whose products of gates the registers hold."""
+        """The most tokens whose products of gates fit into registers."""
         return LONGEST_CHUNK if self.half and not self.channel else BLOCKS_OF_A_CHUNK * BLOCK
 
     @cached_property
     def slots(self) -> int:
-        """Enough for every chunk. How packed sequences fall into chunks is known only on the GPU, hence a bound there."""
+        """The number of slots: one per chunk. For packed sequences, whose chunks only the GPU knows, it is an upper bound."""
         if self.packed:
             return self.time // self.tokens + self.sequences
         return self.sequences * -(-self.time // self.tokens)
 
     @cached_property
     def span(self) -> int:
-        """Chunks that a program walks. Few long sequences are cut to occupy all multiprocessors, at the cost of two walks."""
+        """The number of chunks that a program walks.
+
+        A few long sequences are cut into segments, to occupy all multiprocessors at the cost of two walks.
+        """
         settings, chunks = self.walk_settings(), -(-self.time // self.tokens)
         blocks = -(-self.key_dim // settings["BK"]) * -(-self.value_dim // settings["BV"])
         programs = self.sequences * self.heads * blocks
@@ -96,6 +102,7 @@ class GatedLinearPlan:
 
     @cached_property
     def segments(self) -> int:
+        """The number of segments per sequence."""
         return -(-self.time // (self.tokens * self.span))
 
     @cached_property
@@ -103,7 +110,7 @@ class GatedLinearPlan:
         return self.operand == torch.bfloat16
 
     def constants(self) -> dict[str, object]:
-        """The compile-time arguments that kernels share; each takes those it names."""
+        """Return the compile-time arguments that kernels share; each kernel takes those that it names."""
         return {
             "K": self.key_dim,
             "V": self.value_dim,
@@ -114,8 +121,9 @@ class GatedLinearPlan:
             "PRECISION": "tf32x3",  # of float32 products
         }
 
-    # Launch settings. Two warps, or 32 rows on the left, keep a product away from the wgmma instructions: their left operand
-    # must come from memory, since the assembler of CUDA before 13.3 may overwrite one in registers (tests/kernels checks that).
+    # Launch settings. With two warps, or 32 rows on the left, a product does not use the wgmma instructions. Where it does, its
+    # left operand must come from memory, since the assembler of CUDA before 13.3 may overwrite one in registers
+    # (tests/ops/gated_linear/test_compile.py checks it).
 
     def step_settings(self) -> dict[str, int]:
         return {"BK": max(16, _power_of_two(self.key_dim)), "BV": 16, "num_warps": 4}
@@ -138,7 +146,7 @@ class GatedLinearPlan:
         return {"BK": 64, "BV": 64, "num_warps": 4, "num_stages": 2}
 
     def scores_settings(self) -> dict[str, int]:
-        """One warp, whose threads share the channels alone."""
+        """Return settings with one warp, whose threads divide only the channels among them."""
         return {"BK": min(128, max(32, _power_of_two(self.key_dim))), "num_warps": 1, "num_stages": 1}
 
     def pairs_settings(self) -> dict[str, int]:
@@ -150,8 +158,10 @@ class GatedLinearPlan:
         return {"BK": 64, "BV": 64, "num_warps": 4, "num_stages": 1}
 
     def channel_gradients_settings(self) -> dict[str, int]:
-        """A channel a thread. With blocks of 32 columns of V the compiler spreads the tokens over threads, at four times the
-        instructions."""
+        """Return settings with one channel per thread.
+
+        With blocks of 32 columns of V the compiler would spread the tokens over threads, with four times the instructions.
+        """
         return {"BK": 32, "BV": 64 if self.half and self.value_dim > 32 else 16, "num_warps": 1, "num_stages": 1}
 
 

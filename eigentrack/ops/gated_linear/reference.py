@@ -1,6 +1,6 @@
 """Gated linear attention: S_t = diag(a_t) R(θ_t) S_{t-1} + k_t v_tᵀ,   y_t = S_tᵀ q_t.
 
-a has one entry per key channel (GLA), or one per head, which stands for all channels (Mamba-2, RetNet).
+a has one entry per key channel (GLA), or one per head, for all channels (Mamba-2, RetNet).
 R turns pairs of channels; with it, a has one entry per pair or one per head. Without `turns` R is left out.
 
 B batch  T time  H heads  K key dim  V value dim  P = K/2 pairs

@@ -1,10 +1,10 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""Gated linear attention for sequences that fit into one chunk: one launch forward, one backward, nothing kept in between.
+"""Gated linear attention for sequences that fit into one chunk: one launch forward, one backward, nothing saved in between.
 
 A program owns one head of one sequence with all of K and V. The equations are those of the long form with a single chunk: S is
 the initial state, S' the last. Equations: docs/derivations/gated_linear.md.
 
-C tokens a chunk, 2^LEVELS  K key dim  V value dim  BK, BV: K and V rounded up to powers of two
+C tokens per chunk, 2^LEVELS  K key dim  V value dim  BK, BV: K and V rounded up to powers of two
 """
 
 from __future__ import annotations

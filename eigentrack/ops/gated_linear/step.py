@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""Gated linear attention for a single token that nobody differentiates, as in decoding: one launch, each state read and written
+"""Gated linear attention for a single token without gradients, as in decoding: one launch, which reads and writes each state
 once.
 
     S ← diag(a) S + k vᵀ;   y = Sᵀ q

@@ -1,9 +1,9 @@
-"""Diagonal-plus-low-rank transitions in chunks: the delta rule and its kin are one unit lower triangular system.
+"""Diagonal-plus-low-rank transitions in chunks: the delta rule and its relatives solve one unit lower triangular system.
 
 A token gates the state, S ← diag(g_t) S, and then each of its n factors adds rank one (1):  S ← S + w uᵀ,  u = t - Ŝᵀ r.
 
-    delta rule   r = b k, w = k, t = b v;   Ŝ is the state that the factor meets, behind the gate
-    low rank     r, w and t = v are given;  Ŝ is the state before the token, ahead of the gate: no factor divides by it
+    delta rule   r = b k, w = k, t = b v;   Ŝ is the state that the factor meets, after the gate
+    low rank     r, w and t = v are given;  Ŝ is the state before the token and its gate: no factor divides by the gate
 
 Over the F = L n factors of a chunk that the state S enters, with Γ_ij the gates between column j and reader i (none: Γ = 1):
 
@@ -13,7 +13,7 @@ is solved by forward substitution: it stays exact at b = 2 with equal keys, wher
 Then y_i = Sᵀ Γ_i0 q_i + Σ_{j≤i} (q_iᵀ Γ_ij w_j) u_j (3), S' = Γ_F0 S + Σ_j Γ_Fj w_j u_jᵀ (4).
 Equations: docs/derivations/low_rank.md.
 
-R chunks of a group  L tokens a chunk  n factors a token  H heads  K key dim  V value dim
+R chunks of a group  L tokens per chunk  n factors per token  H heads  K key dim  V value dim
 """
 
 from __future__ import annotations
@@ -56,7 +56,18 @@ def in_chunks(
     packing: Packing | None,
     chunk_size: int,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "S H K V"]]:
-    """`factors` makes r, w and t of the parts, each [R, H, F, ·]."""
+    """Run the recurrence (1) in chunks of `chunk_size` factors, and return the outputs and the last state.
+
+    Args:
+        q: the queries.
+        parts: the tensors from which the factors are made.
+        factors: makes r, w and t, each [R, H, F, ·], of the parts.
+        gate: one entry per head or per key channel; None for no gate.
+        ahead: whether a factor reads the state before its token's gate, as in low_rank, or after it.
+        initial_state: the state before the first token, one row per sequence.
+        packing: the bounds of packed sequences; None for a plain batch.
+        chunk_size: factors per chunk, of whole tokens.
+    """
     _, _, heads, key_dim = q.shape
     number = parts[0].shape[3]
     tokens = max(1, chunk_size // number)
@@ -105,14 +116,18 @@ def _run_group(
 
 
 def _causal(read: Tensor, q: Tensor) -> Tensor:
-    """[F+L, F]: everything for the factors, whose upper triangle the solve ignores; the factors up to its token for a query."""
+    """Return the mask [F+L, F] of the columns that factors and queries meet.
+
+    A factor meets all, since the solve ignores the upper triangle; a query meets the factors up to its own token.
+    """
     factors, tokens = read.shape[2], q.shape[2]
     mask = q.new_ones(tokens, tokens).tril().repeat_interleave(factors // tokens, dim=1)
     return torch.cat([mask.new_ones(factors, factors), mask])
 
 
 def _gated_by_head(q: Tensor, read: Tensor, write: Tensor, gate: Float[Tensor, "R H L"], ahead: bool) -> tuple[Tensor, ...]:
-    """Meetings [R, H, F+L, F], what reads the state that enters, what is left of the columns, and of the state itself."""
+    """Return the meetings [R, H, F+L, F], the readers of the state that enters, the columns decayed to the chunk's end, and the
+    decay of the state itself, with one gate per head."""
     tokens, factors = q.shape[2], read.shape[2] // q.shape[2]
     decay = pairwise_decay(gate)  # [R, H, L+1, L+1]
     to_factor = decay[..., 1:].repeat_interleave(factors, dim=-1)  # a token's gate acts before its first factor
@@ -126,9 +141,10 @@ def _gated_by_head(q: Tensor, read: Tensor, write: Tensor, gate: Float[Tensor, "
 def _gated_by_channel(
     q: Tensor, read: Tensor, write: Tensor, gate: Float[Tensor, "R H L K"], ahead: bool
 ) -> tuple[Tensor, ...]:
-    """The same with a gate for each key channel: a token's n factors and its query are n + 1 rows behind its gate."""
+    """Return what `_gated_by_head` returns, with one gate per key channel: a token's n factors and its query are n + 1 rows
+    after its gate."""
     read = read.unflatten(2, (q.shape[2], -1))  # [R, H, L, n, K]
-    # what is read ahead of a token's gate is read behind the gate of the token before it; nothing precedes the first
+    # to read before a token's gate is to read after the gate of the token before it; nothing precedes the first token
     behind = torch.cat([read[:, :, 1:], torch.zeros_like(read[:, :, :1])], dim=2) if ahead else read
     rows = torch.cat([behind, q[..., None, :]], dim=3)
     scores, from_start, to_end = channel_decay_scores(rows.flatten(2, 3), write, gate)

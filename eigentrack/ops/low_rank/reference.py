@@ -1,6 +1,6 @@
 """Diagonal plus low rank: S_t = (diag(g_t) - Σ_j w_tj r_tjᵀ) S_{t-1} + Σ_j w_tj v_tjᵀ,   y_t = S_tᵀ q_t.
 
-All n factors read the state before the token, ahead of the gate. RWKV-7, S_t = (diag(g) - (a ⊙ κ) κᵀ) S_{t-1} + k vᵀ, has two:
+All n factors read the state before the token and its gate. RWKV-7, S_t = (diag(g) - (a ⊙ κ) κᵀ) S_{t-1} + k vᵀ, has two:
 one that erases, r = κ, w = a ⊙ κ, v = 0, and one that reads nothing and writes, r = 0, w = k.
 
 g has one entry per key channel, or one per head, which stands for all channels.

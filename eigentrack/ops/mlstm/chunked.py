@@ -6,7 +6,7 @@ With m_t = max(log|f_t| + m_{t-1}, i_t), memory and normaliser follow
 
 one gated linear recurrence whose last value column is the normaliser.
 
-B batch  T time  H heads  K key dim  V value dim  R chunks of a group  L tokens a chunk
+B batch  T time  H heads  K key dim  V value dim  R chunks of a group  L tokens per chunk
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _stabiliser(
     packing: Packing | None,
     chunk_size: int,
 ) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B T H"], Float[Tensor, "S H"]]:
-    """m_t = max(log_f_t + m_{t-1}, i_t): before and after each token, and at the end of each sequence."""
+    """Return m_t = max(log_f_t + m_{t-1}, i_t) before and after each token, and at the end of each sequence."""
     layout = chunk_layout(i, packing, chunk_size, floats_per_chunk=chunk_size * i.shape[-1])
     carry = Carry(layout, start)
     # slots without a token keep m
@@ -70,7 +70,10 @@ def _stabiliser(
 def _stabilise_group(
     carry: Carry, steps: tuple[int, ...], shift: Float[Tensor, "R L H"], peak: Float[Tensor, "R L H"]
 ) -> Float[Tensor, "R L H 2"]:
-    """Maps m ↦ max(m + shift, peak) compose to maps of the same form: double their reach until it spans the chunk."""
+    """Return m before and after each token of a group of chunks.
+
+    Maps m ↦ max(m + shift, peak) compose to maps of the same form, so their reach is doubled until it spans the chunk.
+    """
     reach = 1
     while reach < shift.shape[1]:
         peak = torch.maximum(peak, F.pad(peak[:, :-reach], (0, 0, reach, 0), value=-torch.inf) + shift)

@@ -11,8 +11,8 @@ from torch import Tensor
 from eigentrack.ops.mlstm.chunked import mlstm as chunked
 from eigentrack.ops.mlstm.reference import mlstm as reference
 from eigentrack.ops.shared.dispatch import Op
-from eigentrack.ops.shared.packing import Packing, or_zeros, sequence_count
-from eigentrack.ops.shared.shapes import check_shapes
+from eigentrack.ops.shared.packing import Packing, or_zeros
+from eigentrack.ops.shared.shapes import check_shapes, state_rows
 
 MLSTM = Op("mlstm", {"reference": reference, "chunked": chunked})
 
@@ -28,13 +28,25 @@ def mlstm(
     cu_seqlens: Tensor | Packing | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H V"], tuple[Tensor, Tensor, Tensor]]:
-    """Matrix memory with a normaliser: i is the log of the input gate, f the forget gate in [-1, 1].
+    """Run an mLSTM, a matrix memory with a normaliser, and return its outputs and the last state.
 
     The state is (memory [S, H, K, V], normaliser [S, H, K], m [S, H]); the first two are in units of e^m.
+
+    Args:
+        q: the queries.
+        k: the keys.
+        v: the values.
+        i: the logarithm of the input gate.
+        f: the forget gate, in [-1, 1].
+        initial_state: the state before the first token, one row per sequence, (memory, normaliser, m); None for zeros.
+        cu_seqlens: bounds of packed sequences in a batch of one row, [0, end of sequence 0, ..., T], or a `Packing` of them;
+            None for a plain batch.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton", where the op
+            has it.
     """
     packing = Packing.of(q, cu_seqlens)
     memory, normaliser, m = initial_state if initial_state is not None else (None, None, None)
-    rows = sequence_count(q, packing)
+    rows = state_rows(packing)
     size = check_shapes(
         "mlstm",
         q=(q, "B T H K"),

@@ -42,5 +42,5 @@ def mlstm(
 
 
 def log_magnitude(f: Tensor) -> Tensor:
-    """log|f|, finite at f = 0: there f e^{m_before - m} is 0 whatever m is, and e^{m_before - m} must not overflow."""
+    """Return log|f|, finite at f = 0: there f e^{m_before - m} is 0 for any m, but e^{m_before - m} must not overflow."""
     return f.detach().abs().clamp_min(torch.finfo(f.dtype).tiny).log()

@@ -1,16 +1,16 @@
 """S4D in chunks: h_t = λ h_{t-1} + x_t e,   y_t = c · h_t,   λ = a R(θ) the same at every token.
 
-The powers of λ are all that is needed. With the state h that enters a chunk of L tokens,
+Only the powers of λ are needed. With the state h that enters a chunk of L tokens,
 
     y_i = (λ^{i+1})ᵀ c · h + Σ_{j≤i} K_{i-j} x_j,   K_l = (λ^l)ᵀ c · e      (a convolution, i and j from 0)
     h'  = λ^L h + Σ_j λ^{L-1-j} e x_j .
 
 λ^l = a^l R(l θ), and l θ is exact: angles are whole numbers of 2⁻³² turns.
 
-(Gated linear attention with a head for every channel, V = 1, is the same recurrence, and has a kernel; but it would read a gate
-for every token and channel of the state, where here one convolution serves all tokens. So this form runs on a GPU as well.)
+This form also runs on a GPU. Gated linear attention with one head per channel and V = 1 is the same recurrence and has a
+kernel, but it would read a gate for every token and channel of the state, where here one convolution serves all tokens.
 
-R chunks of a group  L tokens a chunk  D channels  N state size  n: N, or N/2 pairs
+R chunks of a group  L tokens per chunk  D channels  N state size  n: N, or N/2 pairs
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def s4d(
 
 @dataclass(frozen=True)
 class Powers:
-    """λ^l for l = 0..L as a^l cos l θ and a^l sin l θ (None where nothing turns); what it does to e, and its transpose to c."""
+    """The powers λ^l for l = 0..L, and their products with e and c."""
 
-    cosine: Float[Tensor, "l D n"]
-    sine: Float[Tensor, "l D n"] | None
-    entries: Float[Tensor, "l D N"]
-    reads: Float[Tensor, "l D N"]
+    cosine: Float[Tensor, "l D n"]  # a^l cos l θ
+    sine: Float[Tensor, "l D n"] | None  # a^l sin l θ; None without angles
+    entries: Float[Tensor, "l D N"]  # λ^l e
+    reads: Float[Tensor, "l D N"]  # (λ^l)ᵀ c
 
     @staticmethod
     def of(a: Float[Tensor, "D n"], turns: Float[Tensor, "D n"] | None, c: Float[Tensor, "D N"], length: int) -> Powers:
@@ -68,12 +68,12 @@ class Powers:
         return Powers(cosine, sine, entries, rotate(c, cosine, -sine))
 
     def kernel(self) -> Float[Tensor, "D l"]:
-        """K_l: what an input adds to the output l tokens later."""
+        """Return K_l, the factor with which an input enters the output l tokens later."""
         entered = self.reads if self.sine is None else self.reads[..., ::2]
         return entered.sum(-1).mT
 
     def move(self, state: Float[Tensor, "R D N"], tokens: Int[Tensor, " R"]) -> Float[Tensor, "R D N"]:
-        """λ^tokens h."""
+        """Return λ^tokens h."""
         if self.sine is None:
             return self.cosine[tokens] * state
         return rotate(state, self.cosine[tokens], self.sine[tokens])
@@ -87,7 +87,7 @@ def _run_group(
     delay = torch.arange(length, device=x.device)[:, None] - torch.arange(length, device=x.device)  # i - j
     convolution = powers.kernel()[:, delay.clamp_min(0)].tril()  # [D, L, L]
     within = torch.einsum("dij,rjd->rid", convolution, x)
-    # the last token of every chunk comes last: slots without a token, which are zeros, go to the front
+    # move the last token of every chunk to the end: slots without a token, which hold zeros, come to the front
     place = (torch.arange(length, device=x.device) + tokens[:, None]) % length
     aligned = x.gather(1, place[..., None].expand_as(x))
     written = torch.einsum("ldn,rld->rdn", powers.entries[:length].flip(0), aligned)

@@ -2,8 +2,8 @@
 
 h_t = a R(θ) h_{t-1} + x_t e,   y_t = Σ_n c h_t.
 
-Without angles R is left out and e = 1; with them R turns pairs of the N, a has one entry a pair, and e = (1, 0) on each.
-An input matrix would change nothing that c does not: it commutes with a R(θ).
+Without angles, R is left out and e = 1. With them, R turns pairs of the N entries, a has one entry per pair, and e = (1, 0) on
+each pair. An input matrix is not needed: it would commute with a R(θ), so c can take its part.
 
 B batch  T time  D channels  N state size  n: N, or N/2 pairs
 """

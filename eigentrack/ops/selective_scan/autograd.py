@@ -1,7 +1,7 @@
 """Mamba's selective scan on a GPU: the kernels as a function that autograd differentiates.
 
-Every input may be float32 or bfloat16 and is read as it is, slices of a wider projection included; all arithmetic and the
-state are float32, y has the dtype of x, a gradient that of its input. Equations: docs/derivations/selective_scan.md.
+Every input may be float32 or bfloat16 and is read as it is, also if it is a slice of a wider projection; all arithmetic and the
+state are float32, y has the dtype of x, and each gradient that of its input. Equations: docs/derivations/selective_scan.md.
 
 B batch  T time  D channels  N state size  S sequences
 """

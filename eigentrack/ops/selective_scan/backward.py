@@ -1,21 +1,21 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped, assignment"
-"""Selective scan, backward: one launch walks every unit against time with the adjoint ḣ in registers.
+"""Selective scan, backward: a launch walks every unit (see tokens.py) against time with the adjoint ḣ in registers.
 
     ḣ_t = ṡ_t C_t + a_{t+1} ḣ_{t+1} (7),   ṡ_t = ẏ_t silu(z_t);   the gradients (8)-(12) of one token from ḣ_t, h_t and h_{t-1}
 
-The states come from the nearest checkpoint, or from the initial state, in three strides: to the start of a stretch of tokens,
-from there to the U tokens at hand, and through those, once for each h_t. Where checkpoints are far apart the first stride is
-taken once for all stretches between two of them, and the states at their starts are kept in a few slots of memory that each
-program has to itself.
+The states are computed again from the nearest checkpoint, or from the initial state, in three steps: to the start of a stretch
+of tokens, from there to the current block of U tokens, and through this block, which gives every h_t. Where checkpoints are far
+apart, the first step is taken once for all stretches between two of them, and the states at the starts of stretches are kept in
+a few slots of memory that belong to one program.
 
-Sums over channels (B, C) are left as one partial sum for each program, which takes TOGETHER blocks of channels one after the
-other, sums over time (A, D) as one for each unit; both are added up in a fixed order afterwards. The partial sums of all tokens
-may be larger than the gradients: a launch takes a window of every unit, the last tokens first, and hands ḣ and the sums over
-time on to the next. (Packed sequences, whose lengths only the GPU knows, have one window.)
-Equations: docs/derivations/selective_scan.md.
+Sums over channels (the gradients of B and C) are left as one partial sum per program, which takes TOGETHER blocks of channels
+one after the other; sums over time (A and D) are left as one partial sum per unit. Both are added up in a fixed order
+afterwards. The partial sums of all tokens could be larger than the gradients. So a launch takes only a window of every unit,
+the last tokens first, and passes ḣ and the sums over time on to the next launch. (Packed sequences, whose lengths only the GPU
+knows, have one window.) Equations: docs/derivations/selective_scan.md.
 
-D channels  N state size  BD, BN blocks of them, powers of two  TOGETHER blocks of channels a program
-U tokens a block, STRETCH tokens a stretch, STRIDE tokens at a time on the way from stretch to stretch
+D channels  N state size  BD, BN blocks of them, powers of two  TOGETHER blocks of channels per program
+U tokens per block  STRETCH tokens per stretch  STRIDE tokens per step on the way from stretch to stretch
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def advance_to(
     HIGH: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    """The state before `start` → before `token`, a multiple of U later and inside the unit."""
+    """Return the state before `token`, given the one before `start`; `token` is a multiple of U later, inside the unit."""
     for earlier in range(start, token, U):
         past_x = load_rows(x, x_row, o_d, m_d, earlier, end, U)
         past_dt = load_rows(dt, dt_row, o_d, m_d, earlier, end, U)
@@ -75,7 +75,7 @@ def advance_to(
 def load_start(
     starts, number, o_d, o_n, D: tl.constexpr, N: tl.constexpr, BD: tl.constexpr, BN: tl.constexpr, START: tl.constexpr
 ):
-    """The state before a chunk. There is one for each, but for sequences of one chunk without an initial state."""
+    """Return the state before a chunk; it is zero if not START, for sequences of one chunk without an initial state."""
     if START:  # noqa: SIM108, Triton would add to None
         b_state = load_state(starts + number * D * N, o_d, o_n, D, N)
     else:
@@ -83,7 +83,7 @@ def load_start(
     return b_state
 
 
-@triton.jit(do_not_specialize=["goes_on"])  # or a 1 would be compiled by itself
+@triton.jit(do_not_specialize=["goes_on"])  # otherwise a 1 would be compiled separately
 def backward_kernel(
     x,
     dt,
@@ -128,11 +128,11 @@ def backward_kernel(
     HIGH: tl.constexpr,
     EXACT: tl.constexpr,
     PACKED: tl.constexpr,
-    TOGETHER: tl.constexpr,  # blocks of channels a program
-    KEPT: tl.constexpr,  # slots a program for the states at the starts of stretches, or 0
-    START: tl.constexpr,  # there are states to start from; zeros otherwise
-    ENTER: tl.constexpr,  # a gradient comes in at the end of the window
-    LEAVE: tl.constexpr,  # the one at its start is asked for
+    TOGETHER: tl.constexpr,  # blocks of channels per program
+    KEPT: tl.constexpr,  # slots per program for the states at the starts of stretches, or 0
+    START: tl.constexpr,  # whether `starts` has the states before chunks; zeros otherwise
+    ENTER: tl.constexpr,  # whether a gradient enters at the end of the window
+    LEAVE: tl.constexpr,  # whether the gradient at the start of the window is asked for
     GATED: tl.constexpr,
     SKIP: tl.constexpr,
 ):
@@ -144,12 +144,12 @@ def backward_kernel(
     first, end = locate_unit(unit, bounds, time, segments, segment_length, PACKED)
     slot = first_checkpoint(unit, first, time, segments, segment_length, CHUNK, PACKED)
     place = unit.to(tl.int64) * D * N
-    own = tl.program_id(0).to(tl.int64) * KEPT - 1  # the slot before its first: stretch 0 has none
+    own = tl.program_id(0).to(tl.int64) * KEPT - 1  # one before the program's first slot, since stretch 0 has no slot
     o_own = tl.arange(0, BD)
 
     begin = first + window_start
     stop = tl.minimum(begin + window_length, end)
-    # the row of a program's partial sums that belongs to token 0; windows of one length, one below the other
+    # the row that token 0 would have in the program's partial sums: windows of equal length, one after the other
     if PACKED:
         rows, row_of_zero = time, first * 0
     else:
@@ -159,7 +159,7 @@ def backward_kernel(
 
     for block in range(TOGETHER):
         if TOGETHER > 1:
-            tl.debug_barrier()  # the partial sums of the block before are added to
+            tl.debug_barrier()  # this block adds to the partial sums that the previous one stored
         o_d = (group * TOGETHER + block) * BD + tl.arange(0, BD)
         m_d = o_d < D
         b_rate = load_state(log_decay, o_d, o_n, D, N) * LOG2_E
@@ -181,14 +181,14 @@ def backward_kernel(
             left = tl.minimum(stop - chunk, CHUNK).to(tl.int32)
             stretches = tl.cdiv(left, STRETCH)
             number = slot + (chunk - first) // CHUNK
-            # from here on tokens count from the chunk's first, in 32 bits: every instruction on an address counts
+            # from here on tokens are counted from the chunk's first, in 32 bits, to save instructions on addresses
             p_x, p_dt, p_b, p_c = x + chunk * x_row, dt + chunk * dt_row, b + chunk * b_row, c + chunk * c_row
             p_dy, p_dx, p_ddt = dy + chunk * D, dx + chunk * D, ddt + chunk * D
             p_db, p_dc = db_parts + (row_of_zero + chunk) * N, dc_parts + (row_of_zero + chunk) * N
             if GATED:
                 p_z, p_dz = z + chunk * z_row, dz + chunk * D
             if KEPT:
-                tl.debug_barrier()  # the slots were read for the chunk before
+                tl.debug_barrier()  # the slots may still be read for the previous chunk
                 b_state = load_start(starts, number, o_d, o_n, D, N, BD, BN, START)
                 for s in range(1, stretches):
                     b_state = advance_to(
@@ -216,7 +216,7 @@ def backward_kernel(
                 blocks = tl.cdiv(tl.minimum(left - stretch, STRETCH), U)
                 for step in range(blocks):
                     token = stretch + (blocks - 1 - step) * U
-                    # read ahead: these come from far away, the others were read on the way to this block
+                    # loaded early, since they come from memory; the other rows were read on the way to this block
                     rows_c = load_rows(p_c, c_row, o_n, m_n, token, left, U)
                     rows_dy = load_rows(p_dy, D, o_d, m_d, token, left, U)
                     if GATED:
@@ -299,10 +299,10 @@ def sum_kernel(
     ROWS: tl.constexpr,
     PARTS: tl.constexpr,
 ):
-    """Add up the partial sums of dB and dC, one for each program that had some of a unit's channels, always in the same order.
+    """Add up the partial sums of dB and dC, one per program that had some of a unit's channels, always in the same order.
 
-    Rows of a window's tokens lie as `backward_kernel` writes them: windows of one length, one unit below the other; of packed
-    sequences all tokens as they come.
+    The rows of a window's tokens lie as `backward_kernel` writes them: windows of equal length, one unit after the other; for
+    packed sequences, all tokens in their order.
     """
     pieces = tl.cdiv(window_length, ROWS)
     unit = tl.program_id(0) // pieces

@@ -1,9 +1,9 @@
 """Mamba's selective scan in chunks:  h_t = a_t h_{t-1} + Δ_t B_t x_t,   a_t = range(exp(Δ_t A)),   y_t = Σ_n C_t h_t.
 
-[B, T, D, N] is never held: one chunk of gates and states at a time, recomputed in the backward pass from the state that
-entered it. Peak memory is O(B D N (L + T/L)) beside the inputs and outputs.
+No tensor [B, T, D, N] is ever held, but only one chunk of gates and states at a time; the backward pass computes it again from
+the state that entered it. Peak memory is O(B D N (L + T/L)) beside the inputs and outputs.
 
-B batch  T time  L tokens a chunk  D channels  N state size
+B batch  T time  L tokens per chunk  D channels  N state size
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -83,7 +82,7 @@ def _scan_chunk(
 
 
 class _LinearScan(torch.autograd.Function):
-    """h_t = a_t h_{t-1} + b_t over the first axis, from h; in place, one fused multiply-add a step."""
+    """The scan h_t = a_t h_{t-1} + b_t over the first axis, from h, with one fused multiply-add per step."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, h: Tensor) -> Tensor:
@@ -95,10 +94,13 @@ class _LinearScan(torch.autograd.Function):
         return states
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """With the adjoint ḣ_t = grad_t + a_{t+1} ḣ_{t+1}:  ∂b_t = ḣ_t,  ∂a_t = ḣ_t h_{t-1},  ∂h = a_1 ḣ_1."""
+        """Return, with the adjoint ḣ_t = grad_t + a_{t+1} ḣ_{t+1}:  ∂b_t = ḣ_t,  ∂a_t = ḣ_t h_{t-1},  ∂h = a_1 ḣ_1."""
         a, h, states = ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient will be differentiated again
+            later = torch.cat([a[1:], torch.zeros_like(a[:1])])
+            adjoint = _LinearScan.apply(later.flip(0), grad.flip(0), torch.zeros_like(h)).flip(0)
+            return adjoint * torch.cat([h[None], states[:-1]]), adjoint, a[0] * adjoint[0]
         adjoint = grad.clone()
         for t in range(len(a) - 2, -1, -1):
             adjoint[t].addcmul_(a[t + 1], adjoint[t + 1])

@@ -1,13 +1,13 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""Selective scan, forward: one launch walks every unit through time with its state in registers.
+"""Selective scan, forward: one launch walks every unit (see tokens.py) through time with its state in registers.
 
     h_t = a_t h_{t-1} + Δ_t x_t B_t  (3),     y_t = (Σ_n C_t h_t + D x_t) silu(z_t)  (4)
 
-The rows of the next U tokens are loaded while these are computed. For the backward pass the state is kept every CHUNK tokens,
-but not where these are all of a sequence.
+The rows of the next U tokens are loaded while the current ones are computed. For the backward pass the state is kept every
+CHUNK tokens, unless every sequence has at most CHUNK tokens.
 Equations: docs/derivations/selective_scan.md.
 
-D channels  N state size  BD, BN blocks of them, powers of two  OWN channels a thread  U tokens a block
+D channels  N state size  BD, BN blocks of them, powers of two  OWN channels per thread  U tokens per block
 """
 
 from __future__ import annotations

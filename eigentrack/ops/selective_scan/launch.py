@@ -1,7 +1,7 @@
-"""Launches of the selective-scan kernels: outputs are allocated, programs are counted, settings are looked up.
+"""Launches of the selective-scan kernels, with the tensors that they write.
 
-x, dt, z [B, T, D] and b, c [B, T, N] have rows that may lie apart; log_decay [D, N], skip [D] and initial_state [S, D, N] in
-float32 are contiguous.
+The rows of x, dt, z [B, T, D] and b, c [B, T, N] may lie apart in memory; log_decay [D, N], skip [D] and initial_state
+[S, D, N], in float32, are contiguous.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Inputs(NamedTuple):
         return SelectiveScanPlan.of_symbols(self.x, self.b, self.cu_seqlens, self.low, self.high, save)
 
     def even(self) -> Inputs:
-        """Copies what the kernels cannot read: they step from row to row by one stride."""
+        """Return the inputs, with copies of those that the kernels cannot read: they step from row to row by one stride."""
         x, dt, b, c = (_even_rows(tensor) for tensor in (self.x, self.dt, self.b, self.c))
         z = None if self.z is None else _even_rows(self.z)
         others = (self.log_decay, self.skip, self.initial_state, self.cu_seqlens)
@@ -57,7 +57,7 @@ class Outputs(NamedTuple):
 
 
 class Saved(NamedTuple):
-    checkpoints: Tensor | None  # [checkpoints, D, N]; None where there are none, or where nobody asks
+    checkpoints: Tensor | None  # [checkpoints, D, N]; None if no backward pass will follow
 
 
 class Gradients(NamedTuple):
@@ -100,7 +100,7 @@ def forward(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
 
 def _both_passes(inputs: Inputs, plan: SelectiveScanPlan) -> None:
     out, saved = _forward(inputs, plan)
-    if plan.save:  # who hands a state in will differentiate the one that comes out
+    if plan.save:  # a caller that gives a state will also differentiate the last state
         backward(inputs, saved, (out.y, None if inputs.initial_state is None else out.last_state))
 
 
@@ -170,7 +170,7 @@ def backward(
     dx, ddt, db, dc, dz = (None if given is None else given.new_empty(given.shape) for given in inputs[:5])
     windows = plan.windows
     leaving: Tensor | None = None
-    if windows.count > 1:  # each hands its ḣ on in the same memory, which is not the caller's
+    if windows.count > 1:  # windows pass ḣ on in one tensor, which must not be the caller's
         if entering is None:
             entering = _states(inputs, plan, units).zero_()
         entering = leaving = entering.clone() if entering is dlast_state else entering
@@ -209,8 +209,8 @@ def backward(
             (db_parts, dc_parts, db, dc, plan.groups, *cuts, *window, plan.rows_of_sums),
             lambda: {"N": plan.size, "BN": plan.state_block, **settings},
         )
-    del db_parts, dc_parts, kept  # torch's sums over many units take memory of their own
-    # one order of summation: the same bits in every run
+    del db_parts, dc_parts, kept  # freed now, since torch's sums over many units need memory
+    # in a fixed order, for the same bits in every run
     dlog_decay = decay_parts.sum(0).to(inputs.log_decay.dtype)
     dskip = None if inputs.skip is None or skip_parts is None else skip_parts.sum(0).to(inputs.skip.dtype)
     dinitial_state = None if inputs.initial_state is None or leaving is None else leaving[:: cut.count].contiguous()
@@ -238,7 +238,7 @@ def _rows(inputs: Inputs) -> tuple[int, ...]:
 
 
 def _row(x: Tensor) -> int:
-    """The step from one row to the next; along a time of 1 a stride means nothing."""
+    """Return the stride from one row to the next, which is that of the batch if there is one token per sequence."""
     return x.stride(1) if x.shape[1] > 1 else x.stride(0)
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from eigentrack.ops.selective_scan.chunked import selective_scan as chunked
 from eigentrack.ops.selective_scan.reference import selective_scan as reference
 from eigentrack.ops.shared.dispatch import Backend, Kernel, Op, refused_tensor
-from eigentrack.ops.shared.packing import Packing, or_zeros, sequence_count
-from eigentrack.ops.shared.shapes import check_pairs, check_shapes
+from eigentrack.ops.shared.packing import Packing, or_zeros
+from eigentrack.ops.shared.shapes import check_pairs, check_shapes, state_rows
 from eigentrack.spectrum import EigenRange
 
 LARGEST_STATE = 64  # a program holds all of N
@@ -46,7 +46,12 @@ def _load() -> Backend:
     return selective_scan
 
 
-SELECTIVE_SCAN = Op("selective_scan", {"reference": reference, "chunked": chunked}, Kernel(_load, refusal))
+SELECTIVE_SCAN = Op(
+    "selective_scan",
+    {"reference": reference, "chunked": chunked},
+    Kernel(_load, refusal),
+    opaque=frozenset({"chunked"}),  # it writes into parts of tensors
+)
 
 
 def selective_scan(
@@ -64,9 +69,27 @@ def selective_scan(
     cu_seqlens: Tensor | Packing | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "S D N"]]:
-    """Mamba's recurrence: step sizes dt ≥ 0, log_decay A ≤ 0, input matrix b, read-out c, skip D, output gate z.
+    """Run Mamba's selective scan and return y and the last state [S, D, N].
 
-    With `turns` the eigenvalues are complex: P = N/2 pairs turn by so much of a turn, and log_decay has one entry a pair.
+    h_t = a_t R(θ_t) h_{t-1} + dt_t b_t x_t with a_t = exp(dt_t A) mapped to the range of `eigenvalues`, and
+    y_t = (Σ_n c_t h_t + skip x_t) silu(z_t).
+
+    Args:
+        x: the inputs, one per channel.
+        dt: the step sizes, at least 0.
+        b: the input vectors, which all channels share.
+        c: the read-out vectors, which all channels share.
+        z: the output gate before its silu; None for no gate.
+        turns: angles θ in turns, one for each of the P = N/2 pairs of entries of the state, which make the eigenvalues complex;
+            None for real eigenvalues.
+        log_decay: A, at most 0, one number per channel and entry of the state; with `turns` per channel and pair.
+        skip: the factors with which x is added to the output; None for no such term.
+        eigenvalues: the range of the eigenvalues a_t.
+        initial_state: the state before the first token, one row per sequence, [S, D, N]; None for zeros.
+        cu_seqlens: bounds of packed sequences in a batch of one row, [0, end of sequence 0, ..., T], or a `Packing` of them;
+            None for a plain batch.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton", where the op
+            has it.
     """
     packing = Packing.of(x, cu_seqlens)
     check_pairs("selective_scan", "N", b, turns)
@@ -80,7 +103,7 @@ def selective_scan(
         turns=(turns, "B T P"),
         log_decay=(log_decay, "D N" if turns is None else "D P"),
         skip=(skip, "D"),
-        initial_state=(initial_state, f"{sequence_count(x, packing)} D N"),
+        initial_state=(initial_state, f"{state_rows(packing)} D N"),
     )
     return SELECTIVE_SCAN.run(
         backend,

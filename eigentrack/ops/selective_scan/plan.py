@@ -1,6 +1,6 @@
-"""How a selective scan is cut into programs: blocks of channels, segments of time, and launch settings.
+"""The plan of a selective-scan call: blocks of channels, segments of time, and launch settings.
 
-A unit is what one program walks through: a sequence, or where there are few and long ones, a segment of one.
+A unit is what one program walks through: a sequence or, where sequences are few and long, a segment of one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from eigentrack.ops.shared.launch import Compiled
 
-# One warp a program: sums over channels and over the state stay inside it, and it waits for no other.
+# One warp per program: sums over channels and over the state stay inside the warp, and it waits for no other.
 LAUNCH = {
     "forward": {"U": 4, "num_warps": 1, "num_stages": 1},
     "summary": {"U": 4, "num_warps": 1, "num_stages": 1},
@@ -21,24 +21,24 @@ LAUNCH = {
     "join": {"BLOCK": 128, "num_warps": 4, "num_stages": 1},
     "sum": {"ROWS": 8, "PARTS": 16, "num_warps": 4, "num_stages": 1},
 }
-# Tokens from one checkpoint to the next: multiples of every STRETCH, and that of U. With far ones a program of the backward
-# pass needs slots to keep the states between them in.
+# Tokens from one checkpoint to the next: multiples of STRETCH, which is a multiple of U. Where checkpoints are FAR apart, a
+# program of the backward pass needs slots for the states between them.
 NEAR, FAR = 16, 64
-SLOTS = (4, 7)  # a program: for the starts of 5 and of 8 stretches, but for the first; kernels are compiled for each number
-ENTRIES = 512  # of a program's state: 16 in each thread
-WIDEST_BLOCK = 64  # of channels
-PROGRAMS_AT_ONCE = 1056  # that the registers of an H200 hold: two warps for every scheduler
-NEARLY = 0.95  # all of them
-# A pass that has at most this many programs is cut into segments. That costs a look ahead at all gates: half as much again
-# forward, but a fifth backward, which gains sooner from programs that fill each other's waiting time.
+SLOTS = (4, 7)  # per program: for the starts of 5 or 8 stretches except the first; kernels are compiled for each number
+ENTRIES = 512  # of the state, per program: 16 per thread
+WIDEST_BLOCK = 64  # channels
+PROGRAMS_AT_ONCE = 1056  # the number that the registers of an H200 hold: two warps per scheduler
+NEARLY = 0.95  # what share of the programs at once, or of a time, counts as all of it
+# A pass with at most this many programs is cut into segments. That costs another pass over all gates first: half as much again
+# forward, but only a fifth backward, which gains sooner from programs that fill each other's waiting time.
 CUT_BELOW = {"forward": 264, "backward": 528}
-SHORTEST_SEGMENT = 256
-# A backward pass takes so many windows of time that the partial sums of one are about this share of y; but every window is two
-# launches, which must be worth their time. Packed sequences have one window.
+SHORTEST_SEGMENT = 256  # tokens
+# A backward pass has so many windows of time that the partial sums of one window take about this share of the memory of y; but
+# every window is two launches, which must be worth their time. Packed sequences have one window.
 SHARE_OF_SUMS = 0.25
 SMALLEST_SUMS = 2**23  # bytes
 SHORTEST_WINDOW = 128  # tokens
-# A single token: its programs are made wide, with less to do for each entry, where there are two for every multiprocessor.
+# For a single token, programs are wide, with less work per entry, if there are still two programs per multiprocessor.
 WIDE_STEP = {"BS": 2, "entries": 1024, "num_warps": 2}
 NARROW_STEP = {"BS": 1, "entries": 512, "num_warps": 4}
 WIDE_STEPS_FROM = 264
@@ -46,7 +46,7 @@ WIDE_STEPS_FROM = 264
 
 @dataclass(frozen=True)
 class Segments:
-    """`count` segments a sequence of `length` tokens each, the last perhaps shorter; one for packed sequences."""
+    """The cut of a sequence into `count` segments of `length` tokens, the last perhaps shorter; one for packed sequences."""
 
     count: int
     length: int
@@ -54,25 +54,27 @@ class Segments:
 
 @dataclass(frozen=True)
 class SelectiveScanPlan:
+    """The sizes of a call, and how the kernels cut it into programs."""
+
     batch: int
     sequences: int
     time: int
     channels: int
-    size: int
+    size: int  # N, entries of the state per channel
     packed: bool
-    itemsize: int  # of y, bytes
+    itemsize: int  # bytes per entry of y
     low: float  # the range of the eigenvalues
     high: float
-    save: bool  # for the backward pass
+    save: bool  # whether a backward pass will follow
 
     @staticmethod
     def of(x: Tensor, b: Tensor, cu_seqlens: Tensor | None, low: float, high: float, save: bool) -> SelectiveScanPlan:
-        """Made once for all calls of the same sizes."""
+        """Return the plan of a call, which is made once for all calls of the same sizes."""
         return _kept(*_fields(x, b, cu_seqlens, low, high, save))
 
     @staticmethod
     def of_symbols(x: Tensor, b: Tensor, cu_seqlens: Tensor | None, low: float, high: float, save: bool) -> SelectiveScanPlan:
-        """For torch.compile, whose sizes may be symbols: no table can keep those."""
+        """Return the plan of a call under torch.compile, whose sizes may be symbols, which no cache can keep."""
         return SelectiveScanPlan(*_fields(x, b, cu_seqlens, low, high, save))
 
     @cached_property
@@ -90,7 +92,7 @@ class SelectiveScanPlan:
 
     @cached_property
     def own_channels(self) -> int:
-        """Of a block, those that one thread holds: each holds 4 neighbouring entries of a state, a warp 128 at a time."""
+        """The channels of a block that one thread holds: it has 4 neighbouring entries of a state at a time, a warp 128."""
         return min(self.channel_block, max(1, self.channel_block * self.state_block // 128))
 
     @cached_property
@@ -98,6 +100,7 @@ class SelectiveScanPlan:
         return -(-self.channels // self.channel_block)
 
     def segments(self, direction: str) -> Segments:
+        """Return the segments of every sequence in the "forward" or "backward" pass."""
         return self._segments[direction]
 
     @cached_property
@@ -109,19 +112,20 @@ class SelectiveScanPlan:
         if self.packed or programs > CUT_BELOW[direction]:
             return Segments(1, self.time)
         wanted = -(-self.time // (PROGRAMS_AT_ONCE // programs))
-        length = max(SHORTEST_SEGMENT, -(-wanted // FAR) * FAR)  # checkpoints fall on the cuts
+        length = max(SHORTEST_SEGMENT, -(-wanted // FAR) * FAR)  # a multiple of FAR, so that cuts fall on checkpoints
         return Segments(-(-self.time // length), length) if length < self.time else Segments(1, self.time)
 
     @cached_property
     def step(self) -> bool:
-        """A single token for every sequence, which nobody differentiates."""
+        """Whether the call is a single token per sequence without a backward pass."""
         return self.time == 1 and not self.packed and not self.save
 
     @cached_property
     def blocks_together(self) -> int:
-        """Blocks of channels that one program of the backward pass takes, one after the other: they share their partial sums.
+        """The number of channel blocks that one program of the backward pass takes one after the other, with one partial sum.
 
-        As many as cost next to no time. Packed sequences may be of very different lengths: their programs should be short.
+        It is the largest that costs next to no time. For packed sequences, whose lengths may differ much, it is 1, to keep
+        programs short.
         """
         units, blocks = self.sequences * self.segments("backward").count, self.channel_blocks
 
@@ -138,7 +142,7 @@ class SelectiveScanPlan:
 
     @cached_property
     def groups(self) -> int:
-        """Of such blocks."""
+        """The number of groups of channel blocks; each group is one program per unit in the backward pass."""
         return -(-self.channel_blocks // self.blocks_together)
 
     @cached_property
@@ -147,7 +151,7 @@ class SelectiveScanPlan:
 
     @cached_property
     def chunk(self) -> int:
-        """Tokens from one checkpoint to the next: whichever takes less memory, with the slots of one block a program."""
+        """The number of tokens from one checkpoint to the next: NEAR or FAR, whichever takes less memory, slots included."""
         if self._is_one_chunk(FAR):
             return NEAR if self._is_one_chunk(NEAR) else FAR
         slots = self.sequences * self.segments("backward").count * self._slots
@@ -155,7 +159,10 @@ class SelectiveScanPlan:
 
     @cached_property
     def slots(self) -> int:
-        """Of a program of the backward pass. Many short sequences have none: they would be more memory than anything else."""
+        """The number of slots per program of the backward pass.
+
+        Many short sequences have none, since slots would take more memory than anything else.
+        """
         few = self.backward_programs <= 2 * PROGRAMS_AT_ONCE
         return self._slots if self.chunk > NEAR and (few or not self._is_one_chunk(FAR)) else 0
 
@@ -165,23 +172,24 @@ class SelectiveScanPlan:
 
     @cached_property
     def checkpoints(self) -> int:
+        """The number of checkpoints of all sequences."""
         return self._checkpoints(self.chunk)
 
     def _checkpoints(self, chunk: int) -> int:
-        """Enough for packed sequences, whatever their lengths."""
+        """Return the number of checkpoints for chunks of `chunk` tokens; enough for packed sequences of any lengths."""
         if self.packed:
             return self.time // chunk + self.sequences
         return 0 if self._is_one_chunk(chunk) else self.sequences * -(-self.time // chunk)
 
     def _is_one_chunk(self, length: int) -> bool:
-        """Every sequence: they have no checkpoints, and start from the initial state."""
+        """Return whether no sequence is longer than `length`: then there are no checkpoints, only the initial state."""
         return not self.packed and self.time <= length
 
     @cached_property
     def windows(self) -> Segments:
-        """Of every unit, in the backward pass."""
+        """The windows into which the backward pass cuts every unit."""
         unit = self.segments("backward").length
-        sums, y = 2 * self.groups * self.size * 4, self.channels * self.itemsize  # bytes a token
+        sums, y = 2 * self.groups * self.size * 4, self.channels * self.itemsize  # bytes per token
         worth = self.batch * self.time * sums // SMALLEST_SUMS
         wanted = max(1, min(math.ceil(sums / (SHARE_OF_SUMS * y)), worth))
         length = max(SHORTEST_WINDOW, -(-unit // wanted // FAR) * FAR)
@@ -189,13 +197,13 @@ class SelectiveScanPlan:
 
     @cached_property
     def rows_of_sums(self) -> int:
-        """Tokens whose partial sums are in memory at once, those of all units."""
+        """The number of tokens, over all units, whose partial sums are in memory at once."""
         if self.packed:
             return self.time
         return self.sequences * self.segments("backward").count * self.windows.length
 
     def constants(self) -> dict[str, object]:
-        """The compile-time arguments of all kernels that walk; a single token has other blocks of channels."""
+        """Return the compile-time arguments of all kernels that walk; the step kernel has other blocks of channels."""
         return {
             "D": self.channels,
             "N": self.size,
@@ -205,11 +213,11 @@ class SelectiveScanPlan:
             "HIGH": self.high,
             "EXACT": all(
                 (end * 2**22).is_integer() for end in (self.low, self.high)
-            ),  # so are their difference, and its sum with low
+            ),  # then their difference, and its sum with low, are exact in float32
         }
 
     def checkpointed(self) -> dict[str, object]:
-        """Those of the two kernels that write and read checkpoints."""
+        """Return the compile-time arguments of the two kernels that write and read checkpoints."""
         return {**self.constants(), "CHUNK": self.chunk, "PACKED": self.packed}
 
     def settings(self, kernel: str) -> dict[str, int]:
@@ -228,7 +236,7 @@ class SelectiveScanPlan:
         return {"BD": self._channels_of(entries), **settings}
 
     def _channels_of(self, entries: int) -> int:
-        """The block of channels whose states have so many entries."""
+        """Return the size of a block of channels whose states have at most `entries` entries."""
         return min(WIDEST_BLOCK, entries // self.state_block, max(8, _power_of_two(self.channels)))
 
 

@@ -1,13 +1,13 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""Few long sequences are cut into segments that run at once. Before them, two launches find the state each one starts from:
+"""Segments of a few long sequences, which run at once, after two launches that find the state from which each segment starts:
 
     summary        all segments at once:   P = Π a_t  and the state E that the segment reaches from zero  (5)
     join           along the segments:     h ← P h + E                                                    (6)
 
-and backward likewise: summary_back gives P and the gradient E that reaches a segment's start if none enters at its end, and
+The same holds backward: summary_back gives P and the gradient E that reaches a segment's start if none enters at its end, and
 join goes through the segments from the last to the first. Equations: docs/derivations/selective_scan.md.
 
-D channels  N state size  BD, BN blocks of them, powers of two  OWN channels a thread  U tokens a block
+D channels  N state size  BD, BN blocks of them, powers of two  OWN channels per thread  U tokens per block
 """
 
 from __future__ import annotations
@@ -147,10 +147,10 @@ def join_kernel(
     segments,
     SIZE: tl.constexpr,  # D N
     BLOCK: tl.constexpr,
-    GIVEN: tl.constexpr,  # a state (or a gradient) enters; zeros otherwise
+    GIVEN: tl.constexpr,  # whether a state (or a gradient) enters; zeros otherwise
     BACK: tl.constexpr,
 ):
-    """joined[g] is what enters segment g: at its start, or BACK at its end."""
+    """Write joined[g], the state that enters segment g at its start or, if BACK, the gradient that enters at its end."""
     BLOCKS: tl.constexpr = (SIZE + BLOCK - 1) // BLOCK
     sequence = (tl.program_id(0) // BLOCKS).to(tl.int64)
     o = (tl.program_id(0) % BLOCKS) * BLOCK + tl.arange(0, BLOCK)

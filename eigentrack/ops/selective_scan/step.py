@@ -1,10 +1,10 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped, assignment"
-"""Selective scan, a single token that nobody differentiates, as in decoding: one launch reads and writes each state once.
+"""Selective scan for a single token without gradients, as in decoding: one launch, which reads and writes each state once.
 
     a = low + (high - low) exp(Δ A)  (1, 2),    h ← a h + Δ x B  (3),    y = (Σ_n C h + D x) silu(z)  (4)
 
-A program owns the same channels of BS sequences, so that A is read once for them. All of its loads are on their way before the
-first is used: it waits for memory once. Where BS does not divide the number of sequences, the last program takes the last
+A program owns the same channels of BS sequences, so that A is read once for them. It starts all loads before it uses the first
+one, so it waits for memory only once. Where BS does not divide the number of sequences, the last program takes the last
 sequence again and writes the same numbers to the same place. Equations: docs/derivations/selective_scan.md.
 
 S sequences  D channels  N state size  BS, BD, BN blocks of them, powers of two
@@ -20,6 +20,7 @@ from eigentrack.ops.selective_scan.tokens import LOG2_E, advance, load_state, st
 
 @triton.jit
 def load_rows(p, row, o, m, sequences):
+    """Load one row per sequence, as a tuple."""
     rows = ()
     for s in tl.static_range(len(sequences)):
         rows = rows + (tl.load(p + sequences[s] * row + o, mask=m, other=0.0),)  # noqa: RUF005, Triton has no star in a tuple

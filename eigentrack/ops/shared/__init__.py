@@ -1,1 +1,1 @@
-"""What the ops share: dispatch, packing, launches, chunks, rotations."""
+"""Parts that the ops share: dispatch, packing, launches, chunks, rotations."""

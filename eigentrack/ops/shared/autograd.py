@@ -1,11 +1,13 @@
 """Kernels as a function that autograd differentiates: one wrapper for all ops.
 
-Eager calls go through an autograd Function; torch.compile sees the same two steps as operators of torch, whole and opaque:
+Eager calls go through an autograd Function; torch.compile sees the same two steps as two opaque operators of torch:
 
     eigentrack::NAME            the outputs, and what the backward pass needs
-    eigentrack::NAME_backward   all gradients, in fresh memory, the same bits in every run
+    eigentrack::NAME_backward   all gradients, in new tensors, with the same bits in every run
 
-(An operator costs a tenth of a millisecond of Python per call, as much as the kernels at small sizes; hence both.)
+The gradients have no gradients: what differentiates them is refused when it asks for them, by `refuse_second_derivatives`.
+
+Both ways exist because an operator costs a tenth of a millisecond of Python per call, as much as the kernels at small sizes.
 """
 
 from __future__ import annotations
@@ -14,15 +16,29 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 Tensors = tuple[Tensor | None, ...]
 
 
+def refuse_second_derivatives(op: str, backend: str) -> None:
+    """Raise if the backward pass that calls this is to be differentiated itself; `backend` computes only first derivatives.
+
+    A backward pass runs with gradients enabled if and only if create_graph=True. torch's `once_differentiable` does not do: it
+    raises only if the error's own node is reached, which `torch.autograd.grad` leaves out, as it leads to none of its inputs.
+    """
+    if torch.is_grad_enabled():
+        raise NotImplementedError(
+            f'{op}: the backend {backend!r} has no second derivatives (create_graph=True); use backend="reference"'
+        )
+
+
 class Launches(Protocol):
-    """What a module `launch` of an op has. Inputs, Outputs, Saved and Gradients are NamedTuples; gradients are those of the
-    first inputs, in their order, and inputs behind them have none. The fields of Inputs are `Tensor`, `Tensor | None`, `bool`,
-    `int` or `float`: they are the operator's schema."""
+    """The interface of an op's module `launch`.
+
+    Inputs, Outputs, Saved and Gradients are NamedTuples. Gradients holds the gradients of the first inputs, in their order; the
+    inputs after these have no gradient. The fields of Inputs are annotated as `Tensor`, `Tensor | None`, `bool`, `int` or
+    `float`: the operator's schema is built from these annotations.
+    """
 
     Inputs: Any
     Outputs: Any
@@ -30,23 +46,28 @@ class Launches(Protocol):
     Gradients: Any
 
     def forward(self, inputs: Any, save: bool) -> tuple[Any, Any]:
-        """Run the kernels and return Outputs and Saved; with `save`, a backward pass will follow."""
+        """Run the kernels and return Outputs and Saved; `save` is true if a backward pass will follow."""
 
     def allocate(self, inputs: Any, save: bool) -> tuple[Any, Any]:
-        """Return Outputs and Saved of the right sizes, for torch.compile, whose sizes may be symbols."""
+        """Return empty Outputs and Saved of the right sizes, for torch.compile, whose sizes may be symbols."""
 
     def backward(self, inputs: Any, saved: Any, doutputs: Tensors, wanted: tuple[bool, ...]) -> Any:
-        """Return the Gradients for those of the outputs, which may be None; `wanted` says for which inputs they are used."""
+        """Return the Gradients, given those of the outputs, which may be None; `wanted` says which inputs need theirs."""
 
     def allocate_gradients(self, inputs: Any, saved: Any, wanted: tuple[bool, ...]) -> Any:
-        """Return Gradients of the right sizes, for torch.compile."""
+        """Return empty Gradients of the right sizes, for torch.compile."""
 
 
 class DifferentiableKernels:
-    """`kernels(*inputs)` runs the launches and returns the outputs, with gradients in the dtypes of their inputs.
+    """The kernels of an op as one differentiable function: `kernels(*inputs)` runs them and returns the outputs.
 
-    `forgotten` names inputs that the backward pass does not read: they need not be kept in memory for it.
-    `constant` names outputs that have no gradient.
+    Each gradient has the dtype of its input.
+
+    Args:
+        name: the op's name, under which its operators are registered.
+        launches: the op's module `launch`, as `Launches` describes it.
+        forgotten: names of inputs that the backward pass does not read, so that they need not be kept in memory for it.
+        constant: names of outputs that have no gradient.
     """
 
     def __init__(self, name: str, launches: Any, *, forgotten: tuple[str, ...] = (), constant: tuple[str, ...] = ()) -> None:
@@ -71,16 +92,17 @@ class DifferentiableKernels:
         return self.launches.forward(self.launches.Inputs(*inputs), False)[0]
 
     def remember(self, ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, ...], saved: Tensors) -> None:
+        """Store in `ctx` what the backward pass needs; `recall` reads it again."""
         ctx.set_materialize_grads(False)
         if self._constant:
             ctx.mark_non_differentiable(*(outputs[n] for n in self._constant))
         ctx.options = [inputs[n] for n in self._options]
-        ctx.dtypes = {n: inputs[n].dtype for n in self._forgotten}  # a kept input says its own
+        ctx.dtypes = {n: inputs[n].dtype for n in self._forgotten}  # a kept input still knows its dtype
         ctx.save_for_backward(*(inputs[n] for n in self._kept), *saved)
 
     def recall(self, ctx: Any) -> tuple[list[Any], Tensors]:
-        """Return the inputs, None in place of forgotten ones, and what forward has saved."""
-        kept = ctx.saved_tensors  # once: checkpointing hands them over a single time
+        """Return the inputs, with None for forgotten ones, and the tensors that the forward pass saved."""
+        kept = ctx.saved_tensors  # read only once: under checkpointing they can be unpacked a single time
         inputs: list[Any] = [None] * (len(self._tensors) + len(self._options))
         for place, tensor in zip(self._kept, kept, strict=False):
             inputs[place] = tensor
@@ -130,6 +152,7 @@ class DifferentiableKernels:
             ctx.mark_non_differentiable(*(output[n] for n in self._constant), *output[self._outputs :])
 
         def differentiate(ctx: Any, *doutputs: Tensor | None) -> Tensors:
+            refuse_second_derivatives(self.name, "triton")
             inputs, kept = self.recall(ctx)
             wanted = list(ctx.needs_input_grad[: len(inputs)])
             found = backward_operator(*map(_contiguous, doutputs[: self._outputs]), *kept, *inputs, wanted)
@@ -144,7 +167,7 @@ class DifferentiableKernels:
         return self.launches.Inputs(*rest[self._saved :]), saved, doutputs, wanted
 
     def finished(self, ctx: Any, inputs: list[Any], found: Tensors) -> Tensors:
-        """The gradients in the dtypes of their inputs, None for inputs that have none."""
+        """Return the gradients in the dtypes of their inputs, with None for inputs that have none."""
         gradients: list[Tensor | None] = [None] * len(inputs)
         for n, gradient in enumerate(found):
             if gradient is not None:
@@ -162,9 +185,9 @@ class _Eager(torch.autograd.Function):
         return tuple(outputs)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *doutputs: Tensor | None) -> Tensors:
         kernels, launches = ctx.kernels, ctx.kernels.launches
+        refuse_second_derivatives(kernels.name, "triton")
         inputs, saved = kernels.recall(ctx)
         doutputs = tuple(map(_contiguous, doutputs))
         found = launches.backward(launches.Inputs(*inputs), launches.Saved(*saved), doutputs, ctx.needs_input_grad[1:])
@@ -172,7 +195,10 @@ class _Eager(torch.autograd.Function):
 
 
 def _kinds(inputs: Any) -> list[str]:
-    """The fields' types in the words of torch's schemas; NamedTuple keeps postponed annotations as forward references."""
+    """Return the types of the fields as torch's schemas write them.
+
+    NamedTuple keeps postponed annotations as forward references.
+    """
     words = {"Tensor | None": "Tensor?"}
     texts: list[Any] = [getattr(kind, "__forward_arg__", kind) for kind in inputs.__annotations__.values()]
     return [words.get(text, text) for text in texts]
@@ -183,7 +209,7 @@ def _tensor_list(count: int) -> str:
 
 
 def _no_gaps(like: Tensor, tensors: Tensors) -> tuple[Tensor, ...]:
-    """Custom ops cannot return None; an empty tensor encodes it."""
+    """Replace None by an empty tensor, since custom ops cannot return None."""
     return tuple(like.new_empty(0) if x is None else x for x in tensors)
 
 

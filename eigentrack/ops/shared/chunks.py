@@ -1,9 +1,9 @@
-"""Cuts sequences into chunks of L tokens, gathers chunks into groups, and puts the results together again.
+"""Sequences in chunks of L tokens: how they are split, how chunks are grouped, and how the results are joined again.
 
 A chunk step is chunk c of every sequence that has one, longest sequence first; a group is a few consecutive chunk steps that
-are computed together. A CPU wants the tensors of a group to stay in its cache, a GPU wants as many at once as there are.
+are computed together. On a CPU the tensors of a group should fit into the cache; on a GPU a group is as large as possible.
 
-S sequences  R chunks of a group  L tokens a chunk
+S sequences  R chunks of a group  L tokens per chunk
 """
 
 from __future__ import annotations
@@ -15,34 +15,36 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from eigentrack.ops.shared.packing import Packing
 
-_FLOATS_IN_CACHE = 2**17
+_FLOATS_IN_CACHE = 2**17  # the most floats in the largest tensor of a group, on a CPU
 
 
 class ChunkLayout(ABC):
-    """`groups[g]` lists, for every chunk step of group g, how many sequences run in it."""
+    """The layout of sequences in chunks; `groups[g]` lists how many sequences run in each chunk step of group g."""
 
     groups: list[tuple[int, ...]]
     by_length: Tensor | None  # [S] sequences, longest first; None when all are equally long
 
     @abstractmethod
     def split(self, x: Tensor, fill: float = 0.0) -> list[Tensor]:
-        """[B, T, ...] → one [R, L, ...] for each group; slots that hold no token get `fill`."""
+        """Split [B, T, ...] into one [R, L, ...] per group; slots that hold no token get `fill`."""
 
     @abstractmethod
     def join(self, pieces: Sequence[Tensor]) -> Tensor:
-        """One [R, L, ...] for each group → [B, T, ...]."""
+        """Join one [R, L, ...] per group into [B, T, ...]."""
 
     @abstractmethod
     def padding(self) -> list[Tensor | None]:
-        """For each group, which slots [R, L] hold no token; None if all do."""
+        """Return, for each group, which slots [R, L] hold no token; None if every slot holds one."""
 
 
 def chunk_layout(x: Tensor, packing: Packing | None, size: int, floats_per_chunk: int) -> ChunkLayout:
-    """Return the layout for x [B, T, ...], whose chunks need about `floats_per_chunk` floats in their largest tensor."""
+    """Return the layout of x [B, T, ...] in chunks of `size` tokens.
+
+    `floats_per_chunk` is the size of the largest tensor that the caller will hold per chunk; it limits the groups on a CPU.
+    """
     sequences = x.shape[0] if packing is None else packing.sequences
     chunks_per_group = sequences * x.shape[1] if x.is_cuda else max(1, _FLOATS_IN_CACHE // floats_per_chunk)
     if packing is None:
@@ -51,7 +53,10 @@ def chunk_layout(x: Tensor, packing: Packing | None, size: int, floats_per_chunk
 
 
 class EqualLengths(ChunkLayout):
-    """A plain batch: groups are stretches of time, and the last, shorter chunk is a group of its own, so nothing is padded."""
+    """The layout of a plain batch: groups are stretches of time.
+
+    A last, shorter chunk is a group of its own, so nothing is padded.
+    """
 
     by_length = None
 
@@ -76,7 +81,7 @@ class EqualLengths(ChunkLayout):
 
 
 class PackedLengths(ChunkLayout):
-    """Packed sequences: each is padded to whole chunks, and the chunk steps thin out as sequences end."""
+    """The layout of packed sequences: each is padded to whole chunks, and fewer sequences run in later chunk steps."""
 
     def __init__(self, lengths: Sequence[int], size: int, chunks_per_group: int, device: torch.device) -> None:
         length = torch.tensor(lengths)
@@ -114,7 +119,7 @@ class PackedLengths(ChunkLayout):
 
 
 def _group(running: list[int], chunks_per_group: int) -> list[tuple[int, ...]]:
-    """Consecutive chunk steps, as many as hold at most `chunks_per_group` chunks, at least one."""
+    """Group consecutive chunk steps: at most `chunks_per_group` chunks per group, but at least one step."""
     borders, held = [0], 0
     for step, count in enumerate(running):
         if held and held + count > chunks_per_group:
@@ -125,35 +130,31 @@ def _group(running: list[int], chunks_per_group: int) -> list[tuple[int, ...]]:
 
 
 class _TokensToSlots(torch.autograd.Function):
-    """A gather whose gradient is a gather too, by the inverse index: adding by index is slower, and random on a GPU."""
+    """A gather whose gradient is a gather by the inverse index: adding by index is slower, and in random order on a GPU."""
 
     @staticmethod
     def forward(
         ctx: Any, tokens: Tensor, slot_to_token: Tensor, token_to_slot: Tensor, is_padding: Tensor, fill: float
     ) -> Tensor:
-        ctx.save_for_backward(token_to_slot)
+        ctx.save_for_backward(slot_to_token, token_to_slot, is_padding)
         return _fill(tokens.index_select(0, slot_to_token), is_padding, fill)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
-        (token_to_slot,) = ctx.saved_tensors
-        return grad.index_select(0, token_to_slot), None, None, None, None
+        return _SlotsToTokens.apply(grad, *ctx.saved_tensors), None, None, None, None
 
 
 class _SlotsToTokens(torch.autograd.Function):
-    """The way back; padding gets no gradient."""
+    """The inverse gather, from slots to tokens; padding gets a gradient of zero. Each of the two is the other's gradient."""
 
     @staticmethod
     def forward(ctx: Any, slots: Tensor, slot_to_token: Tensor, token_to_slot: Tensor, is_padding: Tensor) -> Tensor:
-        ctx.save_for_backward(slot_to_token, is_padding)
+        ctx.save_for_backward(slot_to_token, token_to_slot, is_padding)
         return slots.index_select(0, token_to_slot)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        slot_to_token, is_padding = ctx.saved_tensors
-        return _fill(grad.index_select(0, slot_to_token), is_padding, 0.0), None, None, None
+        return _TokensToSlots.apply(grad, *ctx.saved_tensors, 0.0), None, None, None
 
 
 def _fill(slots: Tensor, is_padding: Tensor, value: float) -> Tensor:
@@ -161,7 +162,7 @@ def _fill(slots: Tensor, is_padding: Tensor, value: float) -> Tensor:
 
 
 class Carry:
-    """The state of every sequence, handed from chunk step to chunk step; sequences that end are set aside."""
+    """The state of every sequence, passed on from chunk step to chunk step; states of sequences that end are set aside."""
 
     def __init__(self, layout: ChunkLayout, initial_state: Tensor) -> None:
         self._by_length = layout.by_length
@@ -169,7 +170,10 @@ class Carry:
         self._ended: list[Tensor] = []
 
     def run(self, steps: tuple[int, ...], advance: Callable[..., tuple[Tensor, Tensor]], *parts: Tensor) -> Tensor:
-        """state, y = advance(state, *parts of the chunk step) for the steps of a group; returns all y, [R, ...]."""
+        """Run `state, y = advance(state, *parts)` for each chunk step of a group and return all y, [R, ...].
+
+        `parts` are tensors [R, ...] of the group; `advance` gets the rows of one chunk step.
+        """
         if len(steps) == 1:
             return self._step(steps[0], advance, *parts)
         pieces = zip(steps, *(part.split(steps) for part in parts), strict=True)
@@ -183,7 +187,7 @@ class Carry:
         return y
 
     def last_state(self) -> Tensor:
-        """[S, ...] in the order in which the sequences came."""
+        """Return the last states [S, ...] in the order in which the sequences were given."""
         if self._by_length is None:
             return self._running
         return torch.cat([self._running, *reversed(self._ended)])[torch.argsort(self._by_length)]

@@ -1,10 +1,10 @@
-"""How an op runs: choose the backend, give each what it takes, hand back the caller's dtype.
+"""The dispatch of an op: it chooses the backend, casts the inputs as the backend needs them, and returns the caller's dtype.
 
 A backend is  run(*sequences, initial_state, packing, **constants) -> (y, last_state):
-sequences are [B, T, ...] tensors or None, the state has one row for each sequence, and all are in the state's precision.
+sequences are [B, T, ...] tensors or None, the state has one row per sequence, and all are in the precision of the state.
 
-A kernel is a backend on a GPU that takes the caller's dtypes as they are, and None for a state of zeros. It does not take
-every case: `refusal` says why, before triton is imported.
+A kernel is a backend on a GPU that takes the caller's dtypes as they are, and None for a state of zeros. It cannot run in
+every case: `refusal` says why not, without importing triton.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import importlib.util
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +22,15 @@ import torch
 from torch import Tensor
 
 from eigentrack.ops.shared.packing import Packing, State
+from eigentrack.ops.shared.whole_operator import know, run_as_operator
 
 BACKENDS = ("auto", "reference", "chunked", "triton")
-STEP = "step"  # a layer's backend for one token: the kernel where there is one, else one turn of the reference
+STEP = "step"  # the backend with which a layer decodes one token: the kernel if it can run, else the reference
 KERNEL_FLOATS = (torch.float32, torch.bfloat16)
 
 _TRITON_IS_INSTALLED = importlib.util.find_spec("triton") is not None
 
-Backend = Callable[..., Any]  # → (y, last_state), or what an op that is no recurrence returns
+Backend = Callable[..., Any]  # returns (y, last_state), unless the op is no recurrence
 
 
 @dataclass(frozen=True)
@@ -41,28 +43,36 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Op:
-    """A name and its backends. Every op has a sequential "reference"; the others must agree with it."""
+    """An op: its name and its backends. Every op has a "reference", with which the other backends must agree.
+
+    `opaque` names the backends that torch.compile cannot look into.
+    """
 
     name: str
     backends: Mapping[str, Backend]
     kernel: Kernel | None = None
+    opaque: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        know(self.name, self.backends)
 
     @property
     def default(self) -> str:
-        """The backend that runs where no kernel does."""
+        """The backend that "auto" stands for where no kernel can run."""
         return "chunked" if "chunked" in self.backends else "reference"
 
     def runs_kernel(self, backend: str, first: Tensor, *others: Any, **given: Any) -> bool:
-        """Return whether `choose` would take the kernel, without a warning."""
+        """Return whether `choose` would return "triton" for these arguments, without a warning."""
         if self.kernel is None or not _asks_for_kernel(backend) or no_triton(first) is not None:
             return False
         return self.kernel.refusal(first, *others, **given) is None
 
     def choose(self, backend: str, first: Tensor, *others: Any, callers: int = 1, **given: Any) -> str:
-        """Return the name of the backend that runs: "triton", or one of the table. `first` says where the inputs lie.
+        """Return the name of the backend that will run: "triton", or a key of `backends`.
 
-        Where a kernel was asked for, or could be expected, and cannot run, a warning says once why, in the line that called
-        the op: so many `callers` above this function.
+        The device of `first` stands for that of all inputs. If the kernel was asked for by name, or could be expected, and
+        cannot run, a warning says why, once. It points at the line that called the op; `callers` is the number of the op's own
+        functions between that line and this one.
         """
         if self.kernel is not None and _asks_for_kernel(backend):
             refusal = no_triton(first) or self.kernel.refusal(first, *others, **given)
@@ -80,7 +90,7 @@ class Op:
         return backend
 
     def function(self, chosen: str) -> Backend:
-        """Return the backend of a name that `choose` returned."""
+        """Return the function of the backend that `choose` named."""
         return self.kernel.load() if chosen == "triton" and self.kernel is not None else self.backends[chosen]
 
     def run(
@@ -92,7 +102,10 @@ class Op:
         packing: Packing | None,
         **constants: Any,
     ) -> tuple[Tensor, Any]:
-        """Run the recurrence. `zero_state` makes the state that None stands for; an op that never gives None needs none."""
+        """Run the recurrence and return its outputs, in the dtype of the first sequence, and its last state.
+
+        `zero_state` makes the state that `initial_state=None` stands for; an op that never passes None does not need it.
+        """
         first, *others = sequences
         assert first is not None
         chosen = self.choose(backend, first, *others, callers=2, initial_state=initial_state, **constants)
@@ -100,9 +113,11 @@ class Op:
             return self.function("triton")(*sequences, initial_state=initial_state, packing=packing, **constants)
         state = zero_state() if initial_state is None and zero_state is not None else initial_state
         dtype = state_dtype(*sequences, *(state if isinstance(state, tuple) else [state]))
-        # autocast would cast the state's matrix products down again
-        with torch.autocast(first.device.type, enabled=False):
-            y, last_state = self.backends[chosen](
+        run = self.backends[chosen]
+        if torch.compiler.is_compiling() and (chosen in self.opaque or packing is not None or _length_is_a_symbol(first)):
+            run = functools.partial(run_as_operator, self.name, chosen)
+        with without_autocast(first):  # it would cast the state's matrix products down again
+            y, last_state = run(
                 *(_cast(x, dtype) for x in sequences),
                 initial_state=_cast(state, dtype),
                 packing=packing,
@@ -112,12 +127,20 @@ class Op:
 
 
 def state_dtype(*tensors: Tensor | None) -> torch.dtype:
-    """float64 for float64, else float32: |eigenvalue| = 1 does not damp the rounding errors of a half-precision state."""
+    """Return the precision of the state: float64 if one of the tensors is float64, else float32.
+
+    An eigenvalue of modulus 1 would not damp the rounding errors of a state in half precision.
+    """
     return torch.float64 if any(x is not None and x.dtype == torch.float64 for x in tensors) else torch.float32
 
 
+def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """Return a context in which autocast leaves products on the device of x alone; the device "meta" has no autocast."""
+    return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)
+
+
 def no_triton(x: Tensor) -> str | None:
-    """Why no Triton kernel can run on x; None if one can. Nobody else asks whether Triton is there."""
+    """Return why no Triton kernel can run on x, or None if one can; the only place that asks whether Triton is there."""
     if not _TRITON_IS_INSTALLED:
         return "needs the package triton (pip install triton)"
     if x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1":
@@ -126,7 +149,7 @@ def no_triton(x: Tensor) -> str | None:
 
 
 def refused_tensor(given: Mapping[str, Tensor | None], dtypes: tuple[torch.dtype, ...] = KERNEL_FLOATS) -> str | None:
-    """Why a kernel cannot take these tensors: another dtype, or not all on the device of the first one."""
+    """Return why a kernel cannot take these tensors: a wrong dtype, or not all on one device; None if it can take them."""
     first_name, first = next(iter(given.items()))
     assert first is not None
     for name, x in given.items():
@@ -143,8 +166,15 @@ def _asks_for_kernel(backend: str) -> bool:
 
 
 def _expects_a_kernel(x: Tensor) -> bool:
-    """Whether to warn when the kernel cannot run: on a GPU, unless float64 was chosen over speed."""
+    """Return whether to warn when the kernel cannot run: where Triton can run, unless float64 was chosen over speed."""
     return no_triton(x) is None and x.dtype != torch.float64
+
+
+def _length_is_a_symbol(x: Tensor) -> bool:
+    """Return whether a graph is being traced for sequences of any length."""
+    from torch.fx.experimental.symbolic_shapes import has_static_value  # while nothing is traced, nobody needs it
+
+    return not has_static_value(x.shape[1])
 
 
 @functools.cache

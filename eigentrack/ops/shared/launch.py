@@ -1,15 +1,15 @@
 # mypy: disable-error-code="import-untyped"
-"""Launches of Triton kernels: compiled all at once before the first one, found quickly at every later one.
+"""Launches of Triton kernels: an op's kernels are compiled at once before its first launch, and found quickly at later ones.
 
-The kernels of an op are compiled at its first call all at once, each on a core of its own, not one by one as they come.
-
-An op that will be differentiated takes two to six kernels, a few seconds each. `compile_together` runs the op's passes on
-tensors without memory; there `at` hands Triton the types of the arguments, and no kernel runs.
+An op that will be differentiated takes two to six kernels, and each takes a few seconds to compile. So they are compiled
+together at the first call of the op, each on a core of its own, and not one by one as they are launched: `compile_together`
+runs the op's passes on tensors without memory, where `at` only tells Triton the types of the arguments and no kernel runs.
 
 Triton types, compares and hashes all arguments of every call, which takes the host longer than a small kernel takes the GPU.
-But between two calls of one plan little can change: which tensors are there, their dtypes, whether they start at a multiple of
-16 bytes, the GPU. `launch` looks at that much, and asks Triton only for what it has not seen before. (Hooks before a run and
-Triton's settings for debugging count when a kernel is first met; hooks around a launch count always.)
+But between two calls of one plan little can change: the integers, which tensors are None, their dtypes, whether they start at a
+multiple of 16 bytes, and the GPU. `launch` compares only these, and asks Triton only for a combination that it has not seen
+before. (Triton's hooks before a run and its debugging settings take effect only when a kernel is first met; its hooks around a
+launch always do.)
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from torch import Tensor
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-MOST_AT_ONCE = 8  # kernels that are compiled at the same time
-ALIGNMENT = 16  # bytes: Triton compiles wider copies for pointers that are multiples of it
+MOST_AT_ONCE = 8  # kernels compiled at the same time
+ALIGNMENT = 16  # bytes: for pointers that are multiples of it, Triton compiles wider copies
 
-Compiled = dict[Any, Any]  # what `launch` has seen → the compiled kernel and its constants in order
+Compiled = dict[Any, Any]  # maps what `launch` compares to the compiled kernel and its constants, in order
 
 _only_compiles: ContextVar[bool] = ContextVar("only_compiles", default=False)
 _seen: set[Hashable] = set()
 
 
 def compile_together(what: Hashable, passes: Callable[[], object]) -> None:
-    """Compiles what `passes` launches on shadows, at the first call for `what`: the op, and what its kernels depend on.
+    """Compile the kernels that `passes` launches on shadows, at the first call for `what`.
 
-    A kernel that is still missing afterwards is compiled when it is launched. Where Triton interprets its kernels there is
-    nothing to compile, and while a CUDA graph is captured nothing may be loaded from another thread.
+    `what` is the op, with everything that its kernels depend on. A kernel that is still missing afterwards is compiled when it
+    is launched. Nothing happens where Triton interprets its kernels, as there is nothing to compile, or while a CUDA graph is
+    captured, as nothing may be loaded from another thread then.
     """
     on_a_gpu = torch.cuda.is_available()
     if what in _seen or triton.knobs.runtime.interpret or (on_a_gpu and torch.cuda.is_current_stream_capturing()):
@@ -49,7 +50,7 @@ def compile_together(what: Hashable, passes: Callable[[], object]) -> None:
     _seen.add(what)
     token = _only_compiles.set(True)
     try:
-        # errors are for the launch: it meets them again
+        # errors are ignored here: the launch will raise them again
         with suppress(Exception), one_parser(), ThreadPoolExecutor(MOST_AT_ONCE) as threads:
             with triton.AsyncCompileMode(threads, ignore_errors=True) as compiling:
                 passes()
@@ -62,8 +63,11 @@ def compile_together(what: Hashable, passes: Callable[[], object]) -> None:
 
 @contextmanager
 def one_parser() -> Iterator[None]:
-    """Triton's functions are parsed one by one. Python before 3.13 may take two threads that parse for an error, "AST
-    constructor recursion depth mismatch"; a kernel would then be late, or be kept under a name that ignores its source."""
+    """Make Triton parse its functions one at a time.
+
+    With two threads that parse at once, Python before 3.13 may raise "AST constructor recursion depth mismatch"; a kernel would
+    then be compiled late, or be cached under a name that ignores its source.
+    """
     parse, alone = JITFunction.parse, Lock()
 
     def parse_alone(function: JITFunction[Any]) -> Any:
@@ -78,10 +82,11 @@ def one_parser() -> Iterator[None]:
 
 
 def load(kernels: Sequence[Any], threads: ThreadPoolExecutor) -> None:
-    """Onto the GPU. Triton compiles some C code for the launches of each kernel, a second each: here at once, for its cache.
+    """Load compiled kernels onto the GPU.
 
-    Then one by one: kernels whose arguments are of the same types share that code, and when it is loaded a second time Python
-    hands out one module for all, in which a thread may find what another one loads.
+    For the launches of each kernel Triton compiles some C code, which takes a second: this is done for all kernels at once, and
+    fills Triton's cache. The kernels are then loaded one by one: those with arguments of the same types share that C code, and
+    when it is loaded a second time, Python returns the same module, in which one thread may find what another is loading.
     """
     list(threads.map(lambda kernel: driver.active.launcher_cls(kernel.src, kernel.metadata), kernels))
     for kernel in kernels:
@@ -89,16 +94,17 @@ def load(kernels: Sequence[Any], threads: ThreadPoolExecutor) -> None:
 
 
 def only_compiles() -> bool:
+    """Return whether kernels are compiled but not run, as inside `compile_together`."""
     return _only_compiles.get()
 
 
 def at(kernel: Any, programs: int) -> Callable[..., Any]:
-    """Launches so many programs of the kernel, or only compiles it."""
+    """Return a function that launches `programs` programs of the kernel, or only compiles it inside `compile_together`."""
     return partial(kernel.warmup, grid=(programs,)) if only_compiles() else kernel[(programs,)]
 
 
 def shadow(x: Tensor | None) -> Tensor | None:
-    """Of the same sizes, strides and dtype, without memory."""
+    """Return a tensor of the same sizes, strides and dtype as x, but without memory; None for None."""
     return None if x is None else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
 
 
@@ -110,8 +116,16 @@ def launch(
     constants: Callable[[], dict[str, Any]],
     variant: bool = False,
 ) -> None:
-    """`compiled` belongs to one plan: `constants` may depend on that, on which of `arguments` are None, and on `variant`. A
-    tensor comes first; the kernel takes its constants behind its arguments."""
+    """Launch a kernel, and remember in `compiled` what Triton compiled for these arguments.
+
+    Args:
+        compiled: the kernels that one plan has launched so far.
+        kernel: the Triton kernel; its compile-time arguments come after all others.
+        programs: how many programs to launch.
+        arguments: the kernel's other arguments, of which the first is a tensor.
+        constants: makes the compile-time arguments, from nothing but the plan, which `arguments` are None, and `variant`.
+        variant: which of two sets of constants is meant, where the plan and the arguments do not tell.
+    """
     key = (variant, *launch_key(kernel, arguments))
     if key in compiled:
         found, values = compiled[key]
@@ -124,5 +138,6 @@ def launch(
 
 
 def launch_key(kernel: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what a compiled kernel depends on, beside the plan: the GPU, integers, and dtype and alignment of each tensor."""
     traits = [x if x is None or x.__class__ is int else (x.dtype, x.data_ptr() % ALIGNMENT == 0) for x in arguments]
     return kernel.__name__, arguments[0].get_device(), *traits

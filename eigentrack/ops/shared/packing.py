@@ -1,7 +1,7 @@
-"""Packed sequences: N sequences laid end to end in one row of T tokens, each with a state of its own.
+"""Packed sequences: S sequences laid end to end in one row of T tokens, each with a state of its own.
 
 cu_seqlens = [0, end of sequence 0, end of sequence 1, ..., T]: sequence n owns the tokens cu_seqlens[n] : cu_seqlens[n+1].
-A `Packing` is such bounds once they have been checked; whoever holds one passes it on, and nobody reads the bounds again.
+A `Packing` holds such bounds once they have been checked; it is passed on, so that the bounds are not read again.
 
 T time  S sequences
 """
@@ -23,17 +23,17 @@ State = Tensor | tuple[Tensor, ...]
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """The bounds of packed sequences, on the device of their row."""
+    """The bounds of packed sequences, on the device of the row that they divide."""
 
     bounds: Tensor  # [S + 1]
-    time: int
+    time: int  # tokens of the row
     checked_lengths: tuple[int, ...] | None  # None while torch traces or captures a graph: the host cannot read the bounds then
 
     @staticmethod
     def of(x: Tensor, cu_seqlens: Tensor | Packing | None) -> Packing | None:
-        """Return the checked packing of a row x [1, T, ...]; None stands for a plain batch.
+        """Return the packing of a row x [1, T, ...], with checked bounds; None if `cu_seqlens` is None, for a plain batch.
 
-        Bounds on a GPU are read once, so the host waits once. Bounds that are wrong raise a ValueError.
+        Raise a ValueError if the bounds are wrong. Bounds on a GPU are read once, for which the host waits.
         """
         if x.ndim < 2:
             raise ValueError(f"the input has shape {list(x.shape)}, expected [batch, time, ...]")
@@ -50,7 +50,7 @@ class Packing:
             return cu_seqlens if cu_seqlens.bounds.device == x.device else cu_seqlens.to(x.device)
         _check_type(cu_seqlens)
         if len(cu_seqlens) < 2:
-            _lengths(cu_seqlens.tolist(), time)  # names what is wrong
+            _lengths(cu_seqlens.tolist(), time)  # raises, and says what is wrong
         lengths = None if _host_must_not_read(cu_seqlens) else _lengths(cu_seqlens.tolist(), time)
         # contiguous: kernels read the bounds one after the other
         return Packing(cu_seqlens.to(x.device, torch.int64).contiguous(), time, lengths)
@@ -65,10 +65,16 @@ class Packing:
     @property
     def lengths(self) -> tuple[int, ...]:
         """The length of every sequence."""
-        return _lengths(self.bounds.tolist(), self.time) if self.checked_lengths is None else self.checked_lengths
+        if self.checked_lengths is not None:
+            return self.checked_lengths
+        if torch.compiler.is_compiling():
+            torch._dynamo.graph_break(
+                msg="this layer reads the lengths of packed sequences on the host: leave out fullgraph=True"
+            )
+        return _lengths(self.bounds.tolist(), self.time)
 
     def sequence_of_token(self) -> Int[Tensor, " T"]:
-        """The number of the sequence that each token belongs to."""
+        """Return the number of the sequence that each token belongs to."""
         token = torch.arange(self.time, device=self.bounds.device)
         return torch.searchsorted(self.bounds[1:], token, right=True).clamp_max(self.sequences - 1)
 
@@ -78,12 +84,15 @@ def sequence_count(x: Tensor, packing: Packing | None) -> int:
 
 
 def or_zeros(state: Tensor | None, like: Tensor, packing: Packing | None, *shape: int) -> Tensor:
-    """Return the state, or zeros with one row for each sequence where none is given."""
+    """Return the state, or zeros of `shape` with one row per sequence if it is None."""
     return like.new_zeros(sequence_count(like, packing), *shape) if state is None else state
 
 
 def per_sequence(loop: Callable[..., tuple[Tensor, State]]) -> Callable[..., tuple[Tensor, State]]:
-    """Give `loop(*sequences, initial_state, **constants)` a `packing`: it runs on each packed sequence, from its own state."""
+    """Return `loop(*sequences, initial_state, **constants)` with one more argument, `packing`.
+
+    With a packing, it runs on each packed sequence by itself, from that sequence's row of the state.
+    """
 
     @functools.wraps(loop)
     def run(*sequences: Tensor | None, initial_state: State, packing: Packing | None, **constants: Any) -> tuple[Tensor, State]:
@@ -100,15 +109,21 @@ def per_sequence(loop: Callable[..., tuple[Tensor, State]]) -> Callable[..., tup
 
 @dataclass(frozen=True)
 class ChunkTable:
-    """Where the chunks of packed sequences lie. A slot is the place of one chunk in tensors that hold one entry per chunk."""
+    """The places of the chunks of packed sequences; all fields are None for a plain batch.
 
-    bounds: Tensor | None
+    A slot is the place of one chunk in tensors that hold one entry per chunk.
+    """
+
+    bounds: Tensor | None  # [S + 1] cu_seqlens
     chunk_starts: Tensor | None  # [S + 1] the slot of each sequence's first chunk
     chunk_sequence: Tensor | None  # [slots] the sequence of each slot
 
     @staticmethod
     def of(cu_seqlens: Tensor | None, tokens: int, slots: int) -> ChunkTable:
-        """Compute the table on the GPU, without waiting for it. An unused slot lies past the end of the last sequence."""
+        """Return the table of `slots` chunks of `tokens` tokens, computed on the GPU without waiting for it.
+
+        An unused slot counts as a chunk past the end of the last sequence.
+        """
         if cu_seqlens is None:
             return ChunkTable(None, None, None)
         chunks = (cu_seqlens.diff() + tokens - 1) // tokens
@@ -134,7 +149,7 @@ def _lengths(bounds: Sequence[int], time: int) -> tuple[int, ...]:
 
 
 def _host_must_not_read(bounds: Tensor) -> bool:
-    """True while a graph is made of bounds that it will read again: it would keep the answer."""
+    """Return whether a graph is being traced or captured: it must read the bounds at each run, not keep what the host read."""
     return torch.compiler.is_compiling() or (bounds.is_cuda and torch.cuda.is_current_stream_capturing())
 
 

@@ -1,16 +1,16 @@
 """Rotations of pairs of channels, by angles counted in turns: R(turn) = [[cos, -sin], [sin, cos]] of 2π turn.
 
-An angle is a whole number of 2⁻³² turns. Such numbers add up without rounding, in every order and at every length, and of a
-sum only what is left of whole turns matters. The cosine and sine of a quarter turn are exactly 0 and ±1. Gradients pass
-straight through the rounding of a turn to such a number. docs/derivations/rotation.md derives what is built on it.
+An angle is a whole number of 2⁻³² turns. Such numbers add up without rounding, in any order and at any length, and only what
+a sum leaves beyond whole turns matters. The cosine and sine of quarter turns are exactly 0 and ±1. Gradients pass straight
+through the rounding of a turn to such a number. Derivation: docs/derivations/rotation.md.
 
-A rotating recurrence is a real one in a frame that turns with the state: there only the real gates are left.
+In a frame that turns with the state, a recurrence with rotations becomes one with real gates only:
 
     S_t = a_t R(θ_t) S_{t-1} + k_t v_tᵀ,   y_t = S_tᵀ q_t,   Φ_t = θ_1 + ... + θ_t
     S'_t = R(-Φ_t) S_t :   S'_t = a_t S'_{t-1} + (R(-Φ_t) k_t) v_tᵀ,   y_t = S'_tᵀ (R(-Φ_t) q_t),   S_T = R(Φ_T) S'_T
 
 A factor I - b k kᵀ of the delta rule becomes I - b k' k'ᵀ with the turned key k' = R(-Φ_t) k.
-Every backend that takes real gates takes rotations so, unchanged.
+So every backend that takes real gates also takes rotations, unchanged.
 
 B batch  T time  H heads  n factors  K key dim  V value dim  P pairs of channels, (0, 1), (2, 3), ...  D channels  N state size
 S sequences
@@ -28,7 +28,6 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from eigentrack.ops.shared.dispatch import state_dtype
 from eigentrack.ops.shared.packing import Packing
@@ -38,19 +37,19 @@ _QUARTER = 2**30
 
 
 def rotation(turns: Float[Tensor, "*batch P"]) -> tuple[Float[Tensor, "*batch P"], Float[Tensor, "*batch P"]]:
-    """The cosine and sine of each angle."""
+    """Return the cosine and sine of each angle."""
     return _Rotation.apply(turns, None, None)
 
 
 def running_rotation(
     turns: Float[Tensor, "B T *rest"], packing: Packing | None
 ) -> tuple[Float[Tensor, "B T *rest"], Float[Tensor, "B T *rest"]]:
-    """The cosine and sine of the angles summed from the start of each sequence."""
+    """Return the cosine and sine of the angles summed from the start of each sequence up to each token."""
     return _Rotation.apply(turns, *_spans(turns, packing))
 
 
 def angles_by_token(turns: Float[Tensor, "B T *rest"] | None) -> Iterator[tuple[Tensor, Tensor] | None]:
-    """The cosine and sine of each token in turn; None for ever where nothing turns."""
+    """Return an iterator over the (cosine, sine) of each token; over None without end if `turns` is None."""
     if turns is None:
         return itertools.repeat(None)
     cosine, sine = rotation(turns)
@@ -58,18 +57,21 @@ def angles_by_token(turns: Float[Tensor, "B T *rest"] | None) -> Iterator[tuple[
 
 
 def rotate(x: Tensor, cosine: Tensor, sine: Tensor, dim: int = -1) -> Tensor:
-    """R x for the pairs of channels along `dim`, counted from the end; angles are broadcast against them."""
+    """Return R x, for the pairs of channels along `dim`, which is negative; the angles are broadcast against the pairs."""
     even, odd = x.unflatten(dim, (-1, 2)).unbind(dim)
     return torch.stack([cosine * even - sine * odd, sine * even + cosine * odd], dim).flatten(dim - 1, dim)
 
 
 def fixed_point(turns: Tensor) -> Int[Tensor, "..."]:
-    """Whole numbers of 2⁻³² turns; the sum of 2³¹ of them fits."""
+    """Return the angles as whole numbers of 2⁻³² turns; the sum of 2³¹ of them fits into 64 bits."""
     return torch.round((turns - turns.round()) * _TURN).long()
 
 
 def cosine_and_sine(angle: Int[Tensor, "..."], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Of a whole number of 2⁻³² turns: the nearest quarter turn exactly, and up to an eighth of a turn from there."""
+    """Return the cosine and sine of whole numbers of 2⁻³² turns.
+
+    The nearest quarter turn is applied exactly; only the rest, at most an eighth of a turn, is rounded.
+    """
     quarters = (angle + _QUARTER // 2) >> 30
     rest = (angle - quarters * _QUARTER).to(dtype) * (2 * math.pi / _TURN)
     cosine, sine, quarters = rest.cos(), rest.sin(), quarters & 3
@@ -79,7 +81,7 @@ def cosine_and_sine(angle: Int[Tensor, "..."], dtype: torch.dtype) -> tuple[Tens
 
 
 class _Rotation(torch.autograd.Function):
-    """(cos, sin) of every angle, or, given where each token's sequence starts and ends, of the running sum over time."""
+    """The cosine and sine of every angle or, given where each token's sequence starts and ends, of their running sum."""
 
     @staticmethod
     def forward(ctx: Any, turns: Tensor, start: Tensor | None, end: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -87,15 +89,14 @@ class _Rotation(torch.autograd.Function):
         if start is not None:
             total = torch.nn.functional.pad(angle, (0, 0) * (angle.ndim - 2) + (1, 0)).cumsum(1)
             angle = total[:, 1:] - total.index_select(1, start)
-        # what is no number must not become some angle on its way through the integers
+        # NaN and inf must come out as NaN: on the way through the integers they would become some angle
         cosine, sine = (part + 0 * turns for part in cosine_and_sine(angle, turns.dtype))
         ctx.save_for_backward(cosine, sine, end)
         return cosine, sine
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dcosine: Tensor, dsine: Tensor) -> tuple[Tensor, None, None]:
-        """An angle moves all later sums of its sequence."""
+        """Return the gradient of the angles; with running sums, each angle changes all later sums of its sequence."""
         cosine, sine, end = ctx.saved_tensors
         dangle = 2 * math.pi * (cosine * dsine - sine * dcosine)
         if end is not None:
@@ -105,7 +106,7 @@ class _Rotation(torch.autograd.Function):
 
 
 def _spans(turns: Tensor, packing: Packing | None) -> tuple[Int[Tensor, " T"], Int[Tensor, " T"]]:
-    """Return where each token's sequence starts and ends. Nothing is read on the host, so a CUDA graph can hold it."""
+    """Return where each token's sequence starts and ends. The host reads nothing, so that a CUDA graph can be captured."""
     if packing is None:
         start = torch.zeros(turns.shape[1], dtype=torch.int64, device=turns.device)
         return start, torch.full_like(start, turns.shape[1])
@@ -118,7 +119,7 @@ TensorBackend = Callable[..., tuple[Tensor, Tensor]]  # a Backend whose state is
 
 @dataclass(frozen=True)
 class RotatingFrame:
-    """The cosine and sine of Φ, [B, T, ...], and of Φ_T of every sequence, [S, ...]."""
+    """The frame that turns with the state: cosine and sine of Φ_t, [B, T, ...], and of the last Φ_T per sequence, [S, ...]."""
 
     cosine: Tensor
     sine: Tensor
@@ -134,23 +135,24 @@ class RotatingFrame:
         return RotatingFrame(cosine, sine, cosine[0].index_select(0, last), sine[0].index_select(0, last))
 
     def enter(self, x: Tensor) -> Tensor:
-        """R(-Φ_t) x_t, in the dtype of x."""
+        """Return R(-Φ_t) x_t, in the dtype of x."""
         return rotate(x, self.cosine, -self.sine).to(x.dtype)
 
     def enter_rows(self, x: Float[Tensor, "B T H n K"]) -> Float[Tensor, "B T H n K"]:
-        """The same for the n rows of every head."""
+        """Return R(-Φ_t) x_t for each of the n rows per head, in the dtype of x."""
         return rotate(x, self.cosine[..., None, :], -self.sine[..., None, :]).to(x.dtype)
 
     def leave(self, last: Float[Tensor, "S H K V"]) -> Float[Tensor, "S H K V"]:
-        """R(Φ_T) S'_T."""
+        """Return the last state outside of the frame, S_T = R(Φ_T) S'_T."""
         return rotate(last, self.last_cosine[..., None], self.last_sine[..., None], dim=-2)
 
 
 def delta_rule_in_frame(run: TensorBackend) -> TensorBackend:
-    """Gives delta_rule `turns`; with them, `gate` has one entry a head or one a pair.
+    """Return `run`, a backend of delta_rule, with one more argument, `turns`.
 
-    All is in the state's precision then. A turned key in bfloat16 would be rounded once more, at every place of a sequence to
-    other bits, and its eigenvalue 1 - b|k|² would leave the range that b was made for.
+    With `turns`, `gate` has one entry per head or per pair, and q, k and v are cast to the precision of the state: in bfloat16
+    a turned key would be rounded once more, to other bits at every position of a sequence, and its eigenvalue 1 - b|k|² would
+    leave the range that b was made for.
     """
 
     @functools.wraps(run)
@@ -178,7 +180,7 @@ def delta_rule_in_frame(run: TensorBackend) -> TensorBackend:
 
 
 def gated_linear_in_frame(run: TensorBackend) -> TensorBackend:
-    """Gives gated_linear `turns`; with them, `a` has one entry a head or one a pair."""
+    """Return `run`, a backend of gated_linear, with one more argument, `turns`; with it, `a` has one entry per head or pair."""
 
     @functools.wraps(run)
     def rotating(
@@ -202,7 +204,10 @@ def gated_linear_in_frame(run: TensorBackend) -> TensorBackend:
 
 
 def selective_scan_in_frame(run: TensorBackend) -> TensorBackend:
-    """Gives selective_scan `turns`, which all channels share; with them, `log_decay` has one entry a pair."""
+    """Return `run`, a backend of selective_scan, with one more argument, `turns`.
+
+    All channels share the angles; with them, `log_decay` has one entry per pair.
+    """
 
     @functools.wraps(run)
     def rotating(

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""What kernels of several ops share: tiles in and out of memory, their products, and where chunks of packed sequences lie.
+"""Device functions that several ops share: they load, store and multiply tiles, and locate chunks of packed sequences.
 
 C rows per chunk  N factors per token
 """
@@ -12,19 +12,19 @@ import triton.language as tl
 
 @triton.jit
 def product(b_left, b_right, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
-    """left @ right in float32, from operands of the given type."""
+    """Return left @ right in float32, with both operands cast to OPERAND."""
     return tl.dot(b_left.to(OPERAND), b_right.to(OPERAND), input_precision=PRECISION)
 
 
 @triton.jit
 def times(left, right):
-    """For tl.reduce: the product of all."""
+    """Return left * right: with tl.reduce, the product of all entries."""
     return left * right
 
 
 @triton.jit
 def load_tile(p, o_row, o_column, m_row, WIDTH: tl.constexpr):
-    """Rows o_row of a matrix with WIDTH columns; zero where there is no row or no column."""
+    """Load the rows o_row of a matrix with WIDTH columns; zero where there is no row or no column."""
     mask = m_row[:, None] & (o_column < WIDTH)[None, :]
     return tl.load(p + o_row[:, None] * WIDTH + o_column[None, :], mask=mask, other=0.0)
 
@@ -37,7 +37,7 @@ def store_tile(p, b_value, o_row, o_column, m_row, WIDTH: tl.constexpr):
 
 @triton.jit
 def load_columns(p, o_row, o_column, m_row, WIDTH: tl.constexpr):
-    """The same tile, transposed: rows of the matrix become columns."""
+    """Load the tile of `load_tile` transposed: rows of the matrix become columns."""
     mask = m_row[None, :] & (o_column < WIDTH)[:, None]
     return tl.load(p + o_row[None, :] * WIDTH + o_column[:, None], mask=mask, other=0.0)
 
@@ -50,7 +50,7 @@ def store_columns(p, b_value, o_row, o_column, m_row, WIDTH: tl.constexpr):
 
 @triton.jit
 def decay_matrix(b_g, C: tl.constexpr):
-    """Γ of (1), zero above the diagonal: one running product for every column."""
+    """Return Γ of (1), zero above the diagonal, by one running product per column."""
     o = tl.arange(0, C)
     b_steps = tl.where(o[:, None] > o[None, :], b_g[:, None], 1.0)
     return tl.where(o[:, None] >= o[None, :], tl.cumprod(b_steps, axis=0), 0.0)
@@ -58,7 +58,7 @@ def decay_matrix(b_g, C: tl.constexpr):
 
 @triton.jit
 def locate_chunk(slot, bounds, chunk_starts, chunk_sequence, time, C: tl.constexpr, N: tl.constexpr, PACKED: tl.constexpr):
-    """A slot's first token in the whole input, and how many tokens it holds: none if the slot is not used."""
+    """Return a slot's first token in the whole input, and the number of its tokens: zero or less if the slot is unused."""
     TOKENS: tl.constexpr = C // N
     if PACKED:
         sequence = tl.load(chunk_sequence + slot)
@@ -77,7 +77,7 @@ def locate_chunk(slot, bounds, chunk_starts, chunk_sequence, time, C: tl.constex
 
 @triton.jit
 def locate_sequence(sequence, bounds, chunk_starts, time, C: tl.constexpr, N: tl.constexpr, PACKED: tl.constexpr):
-    """A sequence's first token, its length, and the slot of its first chunk."""
+    """Return a sequence's first token, its length, and the slot of its first chunk."""
     if PACKED:
         start = tl.load(bounds + sequence).to(tl.int64)
         length = (tl.load(bounds + sequence + 1).to(tl.int64) - start).to(tl.int32)

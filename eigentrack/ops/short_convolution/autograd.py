@@ -1,5 +1,5 @@
 """The short convolution on a GPU, with silu and rows of length one where asked for: the kernels as a function that autograd
-differentiates. Inputs are float32 or bfloat16, the output has the dtype of x, sums are float32.
+differentiates. Inputs are float32 or bfloat16, the output has the dtype of x, and sums are float32.
 
 B batch  T time  C channels  W width of the filter  S sequences  n heads whose rows get length one
 """
@@ -29,7 +29,7 @@ def short_convolution(
     packing: Packing | None,
     silu: bool,
 ) -> Convolved:
-    """Convolve part by part, in place: nothing is joined but the windows."""
+    """Convolve each part where it lies in memory; only the windows are joined."""
     widths = [part.x.shape[2] for part in parts]
     weights, windows = weight.split(widths), window.split(widths, dim=-1)
     biases = [None] * len(parts) if bias is None else bias.split(widths)

@@ -1,23 +1,24 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped, assignment"
 # ruff: noqa: RUF005, Triton cannot unpack a tuple into another
-"""Short convolution and what follows it, one filter a channel: u_t = bias + Σ_l tap_l x_{t-l},  tap_l = weight_{W-1-l}.
+"""Short convolution with one filter per channel, and what follows it: u_t = bias + Σ_l tap_l x_{t-l},  tap_l = weight_{W-1-l}.
 
-    z = silu(u), or u          y = scale z / max(|z|, 1e-6) with the length of a head's row, or scale z
+    z = silu(u), or u          y = scale z / max(|z|, 1e-6), |z| the length of a head's row, or scale z
 
 Rows lie end to end, [R, C]. A program walks down BS stretches of rows at once, row by row, in one tile of channels; the last
-W-1 rows of x stay in registers, and where a sequence starts its window takes their place. Sums are float32.
+W-1 rows of x stay in registers, and where a sequence starts, its window replaces them. Sums are float32.
 
-The gradients come from x and dy alone: u is made again. With e = z/|z|, s = σ(u),
+The gradients need only x and dy: u is computed again. With e = z/|z|, s = σ(u),
 
     dz = scale (dy - e (e·dy)) / |z|, or scale dy                  du = dz s (1 + u (1 - s)), or dz
     dx_t = Σ_l tap_l du_{t+l} within the sequence                dtap_l = Σ_t du_t x_{t-l}          dbias = Σ_t du_t
 
 A program walks down its stretches as in the forward pass. Beside the last rows of x it keeps W-1 gradients dx that are not yet
-complete, and W-1 rows beyond its stretch to complete them. It adds its share of dtap and dbias up in registers.
+complete, and walks W-1 rows beyond its stretch to complete them. It adds up its share of dtap and dbias in registers.
 
 Equations: docs/derivations/short_convolution.md.
 
-R rows  C channels  W width of the filter  S sequences  D channels of a tile, a head where rows get length one; BC, padded
+R rows  C channels  W width of the filter  S sequences
+D channels per tile: those of a head, where rows get length one  BC: D up to a power of two
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-VARYING = ["rows", "time", "length"]  # with every batch: no reason to compile again
-SMALLEST_SQUARE = tl.constexpr(1e-12)  # of the length that a row is divided by
+VARYING = ["rows", "time", "length"]  # these change with every batch, for which no kernel should be compiled again
+SMALLEST_SQUARE = tl.constexpr(1e-12)  # the least square of the length that a row is divided by
 TINY = tl.constexpr(1.1754943508222875e-38)
 MINUS_LOG2_E = tl.constexpr(-1.4426950408889634)
-UNROLLED = tl.constexpr(2)  # rows: fewer moves between registers where one row becomes the row before
+UNROLLED = tl.constexpr(2)  # rows per iteration: saves moves between registers, as each row becomes the row before
 
 
 @triton.jit
 def sequence_at(o_r, m_r, time, sequence_of, bounds, PACKED: tl.constexpr):
-    """The number of the sequence that a row is in, the row where it starts, and the row where the next one does."""
+    """Return the number of the sequence that a row is in, the row where it starts, and the row where the next one starts."""
     if PACKED:
         sequence = tl.load(sequence_of + o_r, mask=m_r, other=0)
         start, end = tl.load(bounds + sequence), tl.load(bounds + sequence + 1)
@@ -47,7 +48,7 @@ def sequence_at(o_r, m_r, time, sequence_of, bounds, PACKED: tl.constexpr):
 
 @triton.jit
 def next_sequence(sequence, end, is_start, m_r, time, bounds, PACKED: tl.constexpr):
-    """Number and end of the sequence, where a row is the start of the next one."""
+    """Return the number and the end of the current sequence: those of the next one where `is_start`."""
     sequence += is_start.to(tl.int32)
     end = tl.load(bounds + sequence + 1, mask=is_start & m_r, other=end) if PACKED else tl.where(is_start, end + time, end)
     return sequence, end
@@ -55,13 +56,13 @@ def next_sequence(sequence, end, is_start, m_r, time, bounds, PACKED: tl.constex
 
 @triton.jit
 def load_rows(x, o_r, m_r, o_c, m_c, row):
-    """[BS, BC], 0 where the masks are."""
+    """Load a tile [BS, BC], 0 where the masks are false."""
     return tl.load(x + o_r.to(tl.int64)[:, None] * row + o_c[None, :], mask=m_r[:, None] & m_c[None, :], other=0.0)
 
 
 @triton.jit
 def load_taps(weight, o_c, m_c, W: tl.constexpr):
-    """tap_0, ..., tap_{W-1}, each [1, BC]."""
+    """Load tap_0, ..., tap_{W-1}, each [1, BC]."""
     taps = ()
     for lag in tl.static_range(W):
         taps = taps + (tl.load(weight + o_c * W + (W - 1 - lag), mask=m_c, other=0.0).to(tl.float32)[None, :],)
@@ -70,7 +71,7 @@ def load_taps(weight, o_c, m_c, W: tl.constexpr):
 
 @triton.jit
 def rows_before(x, first, m_r, age, o_c, m_c, x_row, W: tl.constexpr):
-    """x_{t-1}, ..., x_{t-W+1} of each stretch's first row; 0 for those that the sequence does not have."""
+    """Load x_{t-1}, ..., x_{t-W+1} for each stretch's first row t; 0 for rows before the start of the sequence."""
     past = ()
     for lag in tl.static_range(1, W):
         past = past + (load_rows(x, first - lag, m_r & (age >= lag), o_c, m_c, x_row).to(tl.float32),)
@@ -79,7 +80,10 @@ def rows_before(x, first, m_r, age, o_c, m_c, x_row, W: tl.constexpr):
 
 @triton.jit
 def with_window(past, window, sequence, age, is_meant, o_c, m_c, window_row, window_sequence, W: tl.constexpr):
-    """The rows before, where the sequence does not have them: x_{t-l} is row W-1+age-l of its window."""
+    """Return the rows before, with those before the start of the sequence from its window, where `is_meant`.
+
+    x_{t-l} is row W-1+age-l of the window.
+    """
     whole = ()
     for lag in tl.static_range(1, W):
         m_w = is_meant & (age < lag)
@@ -91,7 +95,7 @@ def with_window(past, window, sequence, age, is_meant, o_c, m_c, window_row, win
 
 @triton.jit
 def filtered(rows, taps, b_bias, W: tl.constexpr, BIAS: tl.constexpr):
-    """u from x_t, x_{t-1}, ..., x_{t-W+1}."""
+    """Return u, from x_t, x_{t-1}, ..., x_{t-W+1}."""
     b_u = rows[0] * taps[0]
     for lag in tl.static_range(1, W):
         b_u += rows[lag] * taps[lag]
@@ -102,14 +106,17 @@ def filtered(rows, taps, b_bias, W: tl.constexpr, BIAS: tl.constexpr):
 
 @triton.jit
 def sigmoid(b_u):
-    """The square of a reciprocal root takes two instructions where a quotient takes five."""
+    """Return σ(u) as the square of a reciprocal root, which takes two instructions where a quotient takes five."""
     root = tl.rsqrt(1 + tl.exp2(b_u * MINUS_LOG2_E))
     return root * root
 
 
 @triton.jit
 def inverse_length(b_z):
-    """1 / max(|z|, 1e-6) of each row, and whether |z| is the larger. One step of Newton: |k|² must be 1 to the last bits."""
+    """Return 1 / max(|z|, 1e-6) of each row, and whether |z| is the larger of the two.
+
+    One step of Newton's method refines it, since |k|² must be 1 to the last bits.
+    """
     square = tl.sum(b_z * b_z, axis=1)
     floored = tl.maximum(square, SMALLEST_SQUARE)
     inverse = tl.rsqrt(floored)
@@ -133,7 +140,7 @@ def forward_kernel(
     window_row,
     window_sequence,
     scale,
-    length,  # of a stretch
+    length,  # rows per stretch
     W: tl.constexpr,
     BIAS: tl.constexpr,
     PACKED: tl.constexpr,
@@ -160,7 +167,7 @@ def forward_kernel(
         o_r = first + i
         m_r = o_r < rows
         b_x = b_next.to(tl.float32)
-        # arrives while this row is computed
+        # the next row arrives while this one is computed
         b_next = load_rows(x, o_r + 1, (o_r + 1 < rows) & (i + 1 < length), o_c, m_c, x_row)
         if may_start:
             is_start = o_r == end
@@ -178,11 +185,11 @@ def forward_kernel(
         b_y *= scale
         b_rounded = b_y.to(y.dtype.element_ty)
         tl.store(y + o_r.to(tl.int64)[:, None] * channels + o_c[None, :], b_rounded, mask=m_r[:, None] & m_c[None, :])
-        if UNIT:  # what rounding did to the squared length
+        if UNIT:  # the squared length before rounding over the one after it
             b_after = b_rounded.to(tl.float32)
             before, after = tl.sum(b_y * b_y, axis=1), tl.sum(b_after * b_after, axis=1)
             b_rounding = tl.maximum(before, TINY) / tl.maximum(after, TINY)
-            # as a tile, of which one column is stored: a store of its own would take rows through shared memory
+            # as a tile of which only the first column is stored: to store a vector would move rows through shared memory
             p_rounding = rounding + (o_r.to(tl.int64) * columns + column)[:, None] + tl.zeros([1, BC], tl.int32)
             tl.store(p_rounding, b_rounding[:, None], mask=m_r[:, None] & (tl.arange(0, BC) == 0)[None, :])
 
@@ -203,7 +210,7 @@ def store_rows(x, b_x, o_r, m_r, o_c, m_c, row):
 
 @triton.jit
 def before_the_filter(b_dy, b_u, SILU: tl.constexpr, UNIT: tl.constexpr):
-    """du from scale dy."""
+    """Return du, the gradient of u, from scale dy."""
     b_s = sigmoid(b_u)
     b_du = b_dy
     if UNIT:
@@ -227,8 +234,8 @@ def backward_kernel(
     bounds,
     dy,
     dx,
-    first_du,  # of the first W-1 rows of each sequence, [S, W-1, C]
-    sums,  # of each program: dweight_0, ..., dweight_{W-1}, dbias
+    first_du,  # du of the first W-1 rows of each sequence, [S, W-1, C]
+    sums,  # for each program: dweight_0, ..., dweight_{W-1}, dbias
     rows,
     time,
     channels,
@@ -242,7 +249,7 @@ def backward_kernel(
     PACKED: tl.constexpr,
     SILU: tl.constexpr,
     UNIT: tl.constexpr,
-    WINDOW: tl.constexpr,  # whether its gradient is asked for
+    WINDOW: tl.constexpr,  # whether the window's gradient is asked for
     D: tl.constexpr,
     BS: tl.constexpr,
     BC: tl.constexpr,
@@ -267,15 +274,15 @@ def backward_kernel(
         m_r = o_r < rows
         b_x, b_dy = b_next.to(tl.float32), b_next_dy.to(tl.float32) * scale
         m_next = (o_r + 1 < rows) & (i + 2 < length + W)
-        # arrive while this row is computed
+        # the next rows arrive while these are computed
         b_next = load_rows(x, o_r + 1, m_next, o_c, m_c, x_row)
         b_next_dy = load_rows(dy, o_r + 1, m_next, o_c, m_c, channels)
         age += 1
         if may_start:
-            is_start = o_r == end  # also past the end of all
+            is_start = o_r == end  # also true just past the end of the last sequence
             is_open = tl.where(is_start, 0.0, 1.0)[:, None]
             kept_dx = ()
-            for lag in tl.static_range(1, W):  # what was open is complete: row t-lag of the sequence that ended
+            for lag in tl.static_range(1, W):  # complete now: row t-lag of the sequence that ended
                 m_done = is_start & (age >= lag) & (o_r - lag < rows) & (i >= lag) & (i < length + lag)
                 store_rows(dx, open_dx[lag - 1], o_r - lag, m_done, o_c, m_c, channels)
                 kept_dx = kept_dx + (open_dx[lag - 1] * is_open,)

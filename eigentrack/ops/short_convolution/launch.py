@@ -14,16 +14,16 @@ from torch import Tensor
 
 from eigentrack.ops.short_convolution.kernels import backward_kernel, forward_kernel
 
-FORWARD_TILE = 1024  # numbers: 8 rows of 128 channels, one load of 16 bytes a thread in bfloat16
-BACKWARD_TILE = 512  # half of that: a thread keeps four times as much in registers
-CHANNELS = 128  # of a tile where no head sets it
-SHORTEST, LONGEST = 4, 64  # stretches of rows
-PROGRAMS = 2048  # where rows suffice: several for each place on the card
+FORWARD_TILE = 1024  # numbers per tile: 8 rows of 128 channels, one load of 16 bytes per thread in bfloat16
+BACKWARD_TILE = 512  # half as many, since a thread keeps four times as much in registers
+CHANNELS = 128  # the most channels per tile, where no head sets the width
+SHORTEST, LONGEST = 4, 64  # rows per stretch
+PROGRAMS = 2048  # the number wanted, if there are enough rows: several for each place on the GPU
 NUM_WARPS = 4
 
 
 class Inputs(NamedTuple):
-    """Rows of width `unit` get length one, 0 leaves them; `bounds` and `sequence_of`, the sequence of each row, are int32."""
+    """The inputs of the kernels; `bounds` and `sequence_of`, the sequence of each row, are int32."""
 
     x: Tensor  # [B, T, C]
     window: Tensor  # [S, W-1, C]
@@ -32,7 +32,7 @@ class Inputs(NamedTuple):
     bounds: Tensor | None  # [S+1]
     sequence_of: Tensor | None  # [T]
     silu: bool
-    unit: int
+    unit: int  # the width of the rows that get length one; 0 for none
     scale: float
 
     @property
@@ -41,7 +41,7 @@ class Inputs(NamedTuple):
 
     @property
     def terms(self) -> int:
-        """Rows of the sums: W of the weights, one of the bias."""
+        """The number of rows of the sums: W for the weights, and one for a bias."""
         return self.weight.shape[1] + (self.bias is not None)
 
     def tile(self, numbers: int) -> dict[str, int]:
@@ -54,14 +54,17 @@ class Inputs(NamedTuple):
         return {"W": self.weight.shape[1], **flags, **self.tile(tile)}
 
     def cut(self, numbers: int) -> tuple[int, int, int]:
-        """The length of a stretch, and the number of programs along rows and along channels."""
+        """Return the length of a stretch, and the number of programs along rows and along channels."""
         tile = self.tile(numbers)
         columns = triton.cdiv(self.x.shape[2], tile["D"])
         length = min(LONGEST, max(SHORTEST, self.rows * columns // (PROGRAMS * tile["BS"])))
         return length, triton.cdiv(self.rows, length * tile["BS"]), columns
 
     def read(self) -> tuple[tuple[Tensor | None, ...], tuple[int | float, ...]]:
-        """The tensors that the filter reads, and the numbers that say where; a part of a wider tensor is read in place."""
+        """Return the tensors that the filter reads, and its numbers: sizes, strides and the scale.
+
+        A part of a wider tensor is read in place.
+        """
         x, window = _lined_up(self.x.flatten(0, 1)), _lined_up(self.window)
         tensors = (x, window, self.weight.contiguous(), self.bias, self.sequence_of, self.bounds)
         strides = (x.stride(0), window.stride(1), window.stride(0))
@@ -74,12 +77,12 @@ class Outputs(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """Nothing: the backward pass computes anew."""
+    """An empty tuple: the backward pass computes everything again."""
 
 
 class Gradients(NamedTuple):
     dx: Tensor
-    dwindow: Tensor | None  # None if it is not wanted
+    dwindow: Tensor | None  # None if it is not asked for
     dweight: Tensor
     dbias: Tensor | None
 
@@ -116,7 +119,7 @@ def backward(inputs: Inputs, saved: Saved, doutputs: tuple[Tensor | None, ...], 
     length, programs, columns = inputs.cut(BACKWARD_TILE)
     dx = x.new_empty(x.shape)
     sums = x.new_empty(programs, inputs.terms, x.shape[2], dtype=torch.float32)
-    first_du = x.new_zeros(window.shape if of_window else (0,), dtype=torch.float32)  # 0: a short sequence has fewer rows
+    first_du = x.new_zeros(window.shape if of_window else (0,), dtype=torch.float32)  # zeros: a short sequence has fewer rows
     backward_kernel[(programs * columns,)](
         *(*tensors, dy.contiguous(), dx, first_du, sums, *numbers, length),
         **inputs.constants(BACKWARD_TILE),
@@ -124,12 +127,12 @@ def backward(inputs: Inputs, saved: Saved, doutputs: tuple[Tensor | None, ...], 
         num_warps=NUM_WARPS,
     )
     dwindow = window_gradient(first_du, inputs.weight).to(window.dtype) if of_window else None
-    # one order of summation: the same bits in every run
+    # in a fixed order, for the same bits in every run
     return Gradients(dx, dwindow, sums[:, :width].sum(0).mT, None if inputs.bias is None else sums[:, width].sum(0))
 
 
 def window_gradient(first_du: Tensor, weight: Tensor) -> Tensor:
-    """dwindow_j = Σ_{a ≤ j} weight_{j-a} du_a over the first rows a of each sequence, [S, W-1, C]."""
+    """Return dwindow_j = Σ_{a ≤ j} weight_{j-a} du_a over the first rows a of each sequence, [S, W-1, C]."""
     past = first_du.shape[1]
     dwindow = torch.zeros_like(first_du)
     for a in range(past):

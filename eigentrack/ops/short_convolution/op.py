@@ -15,7 +15,7 @@ from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.short_convolution.reference import Convolved, Part
 from eigentrack.ops.short_convolution.reference import short_convolution as reference
 
-WIDEST_ROW = 256  # of length one, in the kernel
+WIDEST_ROW = 256  # the most entries of a row that the kernel can give length one
 
 
 def refusal(x: Tensor, parts: Sequence[Part]) -> str | None:
@@ -32,7 +32,7 @@ def _load() -> Backend:
     return short_convolution
 
 
-# the definition is parallel over time as it stands, so it serves as both
+# the reference is parallel over time, so it also serves as the chunked backend
 SHORT_CONVOLUTION = Op("short_convolution", {"reference": reference, "chunked": reference}, Kernel(_load, refusal))
 
 
@@ -46,7 +46,18 @@ def short_convolution(
     silu: bool = False,
     backend: str = "auto",
 ) -> Convolved:
-    """Return all parts, finished, and the window for what follows; no sequence sees the tokens of another."""
+    """Convolve all parts, and return them with the window for the tokens that follow; no sequence sees another's tokens.
+
+    Args:
+        parts: the inputs, each with some of the channels, and what follows the filter.
+        window: the last W-1 inputs before the first token, one row per sequence.
+        weight: one filter of W taps per channel of all parts.
+        bias: one number per channel; None for none.
+        cu_seqlens: bounds of packed sequences in a batch of one row, [0, end of sequence 0, ..., T], or a `Packing` of them;
+            None for a plain batch.
+        silu: whether silu follows the filter.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton".
+    """
     first = parts[0].x
     packing, window = Packing.of(first, cu_seqlens), window.to(first.dtype)
     run = SHORT_CONVOLUTION.function(SHORT_CONVOLUTION.choose(backend, first, parts))

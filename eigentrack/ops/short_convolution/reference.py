@@ -20,7 +20,7 @@ from eigentrack.ops.shared.packing import Packing
 
 @dataclass(frozen=True)
 class Part:
-    """Some of the channels of a convolution; the parts of a call are all of them, one after the other.
+    """Some of the channels of a convolution; the parts of a call together have all channels, in order.
 
     The result is cut into rows of width `unit_rows`, each of which gets length one (0: none does), and multiplied by `scale`.
     """
@@ -31,7 +31,7 @@ class Part:
 
 
 class Convolved(NamedTuple):
-    """The parts, finished, and the window for what follows them.
+    """The finished parts, and the window for the tokens that follow.
 
     `roundings`: |row|² before rounding over |row|² after it, [B, T, n], for rows of length one; None where nothing is rounded.
     """
@@ -65,7 +65,7 @@ def joined(parts: Sequence[Part]) -> Float[Tensor, "B T C"]:
 
 
 def finish(y: Float[Tensor, "B T C"], parts: Sequence[Part], silu: bool) -> tuple[list[Tensor], list[Tensor | None]]:
-    """Apply what follows the filter, part by part; also return what rounding did to rows of length one."""
+    """Apply what follows the filter, part by part; return the parts and what rounding did to rows of length one."""
     y = F.silu(y) if silu else y
     finished, roundings = [], []
     for part, value in zip(parts, y.split([part.x.shape[2] for part in parts], dim=-1), strict=True):
@@ -80,7 +80,7 @@ def finish(y: Float[Tensor, "B T C"], parts: Sequence[Part], silu: bool) -> tupl
 
 
 def unit(x: Tensor, smallest: float = 1e-6) -> Tensor:
-    """x / max(|x|, smallest) over the last axis, so that β alone decides the eigenvalue 1 - β |k|² of a key.
+    """Return x / max(|x|, smallest) over the last axis, so that β alone decides the eigenvalue 1 - β |k|² of a key.
 
     Others add a small number under the root instead; then |k|² < 1 and the eigenvalue -1 is out of reach.
     """
@@ -88,13 +88,13 @@ def unit(x: Tensor, smallest: float = 1e-6) -> Tensor:
 
 
 def last_rows(parts: Sequence[Part], window: Float[Tensor, "S past C"], packing: Packing | None) -> Float[Tensor, "S past C"]:
-    """Return the window for what follows: the last rows of each sequence, or of its window where it is shorter."""
+    """Return the window for the tokens that follow: the last rows of each sequence, after rows of its window if it is short."""
     past, time = window.shape[1], parts[0].x.shape[1]
     if packing is None:
         ends = torch.cat([part.x[:, max(0, time - past) :] for part in parts], dim=-1)
         return torch.cat([window, ends], dim=1)[:, ends.shape[1] :]
     bounds = packing.bounds
-    age = (bounds.diff() - past)[:, None] + torch.arange(past, device=bounds.device)  # of the rows that are kept: [S, past]
+    age = (bounds.diff() - past)[:, None] + torch.arange(past, device=bounds.device)  # of the rows that are kept, [S, past]
     is_own = (age >= 0)[..., None]
     row = (bounds[:-1, None] + age).clamp_min(0).flatten()
     own = torch.cat([part.x[0].index_select(0, row) for part in parts], dim=-1).unflatten(0, age.shape)
@@ -103,7 +103,7 @@ def last_rows(parts: Sequence[Part], window: Float[Tensor, "S past C"], packing:
 
 
 def _filter(extended: Float[Tensor, "B long C"], weight: Tensor, bias: Tensor | None) -> Float[Tensor, "B short C"]:
-    """Filter in the precision of the input: under autocast that is half, over sums and weights in float32."""
+    """Return the filtered input in its own dtype; under autocast that is half precision, of sums and weights in float32."""
     width = weight.shape[1]
     time = extended.shape[1] - width + 1
     taps = [extended[:, lag : lag + time] * weight[:, lag] for lag in range(width)]
@@ -114,7 +114,10 @@ def _filter(extended: Float[Tensor, "B long C"], weight: Tensor, bias: Tensor | 
 def _filter_packed(
     x: Float[Tensor, "B T C"], window: Float[Tensor, "S past C"], weight: Tensor, bias: Tensor | None, packing: Packing
 ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "S past C"]]:
-    """Every sequence gets its window in front; the outputs that straddle a border are dropped again."""
+    """Filter packed sequences, and return the outputs and the windows for the tokens that follow.
+
+    Each sequence gets its window in front; the outputs that straddle a border are dropped again.
+    """
     bounds, past = packing.bounds, weight.shape[1] - 1
     sequences, time, device = len(window), x.shape[1], x.device
     number, token = torch.arange(sequences, device=device), torch.arange(time, device=device)

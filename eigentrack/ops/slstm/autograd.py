@@ -1,7 +1,7 @@
 """sLSTM on a GPU: the kernels as a function that autograd differentiates.
 
-Inputs in half precision are read as they are; all arithmetic and the state are float32, y has the dtype of the gates, a
-gradient that of its input. m carries no gradient. Equations: docs/derivations/slstm.md.
+Inputs in half precision are read as they are; all arithmetic and the state are float32, y has the dtype of the gates, and
+each gradient that of its input. m carries no gradient. Equations: docs/derivations/slstm.md.
 
 B batch  T time  H heads  D head dim  S sequences
 """

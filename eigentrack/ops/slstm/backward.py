@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""sLSTM, backward: one launch walks every sequence against time, the gradient of its state in registers.
+"""sLSTM, backward: one launch walks every sequence against time with the gradient of its state in registers.
 
-The gates and the state that each token met were kept, so nothing is multiplied by R but the gradient: ḣ ← Σ_g R_gᵀ ġ (11).
-Writes the gradients of all gates in float32; that of R is one product of these and the kept h (12), made by the caller.
+The forward pass kept the gates and the state that each token met, so only the gradient is multiplied by R: ḣ ← Σ_g R_gᵀ ġ (11).
+The kernel writes the gradients of all gates in float32; the caller multiplies them by the kept h for the gradient of R (12).
 Equations: docs/derivations/slstm.md.
 
 S sequences  H heads  D head dim  BS, BD blocks of sequences and of D
@@ -81,7 +81,7 @@ def backward_kernel(
         new_dh = tl.dot(b_df, b_rf, new_dh, input_precision="ieee")
         new_dh = tl.dot(b_do, b_ro, new_dh, input_precision="ieee")
         new_dc, new_dn = new_dc * b_keep, new_dn * b_keep
-        if PACKED:  # a sequence that has not begun, seen from its end, keeps its gradient
+        if PACKED:  # a shorter sequence keeps its gradient until the walk reaches its last token
             live = m_row[:, None]
             new_dc, new_dn, new_dh = tl.where(live, new_dc, b_dc), tl.where(live, new_dn, b_dn), tl.where(live, new_dh, b_dh)
         b_dc, b_dn, b_dh = new_dc, new_dn, new_dh

@@ -13,12 +13,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-SMALL = tl.constexpr(0.55)  # below, tanh is a polynomial: (1 - e)/(1 + e) cancels there
+SMALL = tl.constexpr(0.55)  # below it, tanh is computed as a polynomial: (1 - e)/(1 + e) would cancel
 
 
 @triton.jit
 def cell(b_z, b_i, b_f, b_c, b_n, b_m):
-    """c', n', m', and tanh z, k, w on the way there."""
+    """Return c', n' and m', and the intermediate values tanh z, k and w."""
     b_log_f = log_sigmoid(b_f) + b_m
     b_m_after = tl.maximum(b_log_f, b_i)
     b_keep, b_write = tl.exp(b_log_f - b_m_after), tl.exp(b_i - b_m_after)
@@ -35,7 +35,7 @@ def sigmoid(b_x):
 @triton.jit
 def log_sigmoid(b_x):
     b_e = tl.exp(-tl.abs(b_x))
-    b_series = b_e * (1.0 - b_e * (0.5 - b_e * (0.33333333 - 0.25 * b_e)))  # log(1 + e) where 1 + e would round e away
+    b_series = b_e * (1.0 - b_e * (0.5 - b_e * (0.33333333 - 0.25 * b_e)))  # log(1 + e), where 1 + e would lose the digits of e
     return tl.minimum(b_x, 0.0) - tl.where(b_e < 0.01, b_series, tl.log(1.0 + b_e))
 
 
@@ -52,7 +52,7 @@ def tanh(b_x):
 
 @triton.jit
 def locate(o_s, bounds, sequences, time, PACKED: tl.constexpr):
-    """The first token and the length of each sequence of the block; 0 tokens beyond the last sequence."""
+    """Return the first token and the length of each sequence of the block; the length is 0 beyond the last sequence."""
     o_s = o_s.to(tl.int64)
     if PACKED:
         first = tl.load(bounds + o_s, mask=o_s < sequences, other=0)
@@ -62,7 +62,7 @@ def locate(o_s, bounds, sequences, time, PACKED: tl.constexpr):
 
 @triton.jit
 def load_rows(p, row, m_row, o_d, D: tl.constexpr):
-    """[BS, BD] in float32, zero beyond D and where a sequence has no token."""
+    """Load a tile [BS, BD] in float32, zero beyond D and where a sequence has no token."""
     p_tile = p + row[:, None] * D + o_d[None, :]
     return tl.load(p_tile, mask=m_row[:, None] & (o_d < D)[None, :], other=0.0).to(tl.float32)
 
@@ -75,7 +75,7 @@ def store_rows(p, b_x, row, m_row, o_d, D: tl.constexpr):
 
 @triton.jit
 def load_four(p, row, m_row, o_d, D: tl.constexpr):
-    """The four rows of a token of each sequence: (z, i, f, o), or (c, n, h, m)."""
+    """Load four tiles for one token of each sequence: (z, i, f, o), or (c, n, h, m)."""
     return (
         load_rows(p, row * 4, m_row, o_d, D),
         load_rows(p, row * 4 + 1, m_row, o_d, D),
@@ -94,7 +94,7 @@ def store_four(p, b_0, b_1, b_2, b_3, row, m_row, o_d, D: tl.constexpr):
 
 @triton.jit
 def load_blocks(recurrent, head, o_d, D: tl.constexpr):
-    """The [BD, BD] blocks of R, or of R transposed, that belong to z, i, f, o of a head."""
+    """Load the [BD, BD] blocks of R, or of R transposed, that belong to z, i, f and o of a head."""
     p = recurrent + head * 4 * D * D
     return (
         _load_block(p, o_d, D),

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def, import-untyped"
-"""sLSTM, forward: one launch walks every sequence through time, its state in registers.
+"""sLSTM, forward: one launch walks every sequence through time with its state in registers.
 
     (z, i, f, o) = x_t + R h (1),    (c, n, m) ← cell(z, i, f; c, n, m) (2-4),    h ← σ(o) c / n (5)
 

@@ -1,4 +1,4 @@
-"""Launches of the sLSTM kernels: outputs are allocated, programs are counted, settings are looked up.
+"""Launches of the sLSTM kernels, with the tensors that they write.
 
 Inputs are contiguous: gates [B, T, H, 4, D] and recurrent [H, 4, D, D] in any float type of up to 32 bits, the state's c, n, h
 and m [S, H, D] in float32.
@@ -16,7 +16,7 @@ from eigentrack.ops.slstm.backward import backward_kernel
 from eigentrack.ops.slstm.forward import forward_kernel
 from eigentrack.ops.slstm.plan import SLSTMPlan
 
-PIECES = 32
+PIECES = 32  # into which a long sum is cut
 
 
 class Inputs(NamedTuple):
@@ -38,9 +38,9 @@ class Outputs(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What the backward pass reads again, in float32, [B, T, H, 4, D] both; None where nobody asks."""
+    """The tensors that the backward pass reads again, both [B, T, H, 4, D] in float32; None if there will be none."""
 
-    gates: Tensor | None  # all gates (z, i, f, o), R h included: they take the place of those given, which can be dropped
+    gates: Tensor | None  # the gates (z, i, f, o) with R h added; they replace the given gates, which can be freed
     states: Tensor | None  # the state (c, n, h, m) that each token met
 
 
@@ -72,7 +72,7 @@ def allocate_gradients(inputs: Inputs, saved: Saved, wanted: tuple[bool, ...]) -
 
 def forward(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
     plan, (out, saved) = SLSTMPlan.of(inputs.gates, inputs.cu_seqlens), allocate(inputs, save)
-    # read along its rows: along columns, threads would wait for one another at the same banks of shared memory
+    # transposed, so that it is read along rows: along columns, threads would wait for the same banks of shared memory
     transposed = inputs.recurrent.mT.contiguous()
     with torch.cuda.device_of(inputs.gates):  # Triton launches on the current GPU; autograd sets it for the backward pass
         forward_kernel[(plan.programs,)](
@@ -85,12 +85,12 @@ def forward(inputs: Inputs, save: bool) -> tuple[Outputs, Saved]:
 
 
 def backward(inputs: Inputs, saved: Saved, doutputs: tuple[Tensor | None, ...], wanted: tuple[bool, ...] = ()) -> Gradients:
-    """Return all gradients, in float32. Of the inputs it reads R and the bounds alone."""
+    """Return all gradients, in float32; of the inputs, only R and the bounds are read."""
     gates, states, recurrent = saved.gates, saved.states, inputs.recurrent
     assert gates is not None
     assert states is not None
     plan = SLSTMPlan.of(gates, inputs.cu_seqlens)
-    dy, *dlast = doutputs[:4]  # then dc, dn, dh; m only chooses units
+    dy, *dlast = doutputs[:4]  # dlast is dc, dn, dh; m only chooses units and has no gradient
     dy = gates.new_zeros(*gates.shape[:3], plan.width) if dy is None else dy
     dgates = torch.empty_like(gates)
     dc, dn, dh = (dgates.new_empty(plan.sequences, plan.heads, plan.width) for _ in range(3))
@@ -107,9 +107,12 @@ def backward(inputs: Inputs, saved: Saved, doutputs: tuple[Tensor | None, ...], 
 
 
 def _sum_of_products(dgates: Tensor, h: Tensor) -> Tensor:
-    """[H, 4, D, D] from [B, T, H, 4, D] and [B, T, H, D], in PIECES: one long sum would round too often."""
+    """Return Σ_t dgates_t h_tᵀ [H, 4, D, D], from [B, T, H, 4, D] and [B, T, H, D].
+
+    It is summed in PIECES, since one long sum would round too often.
+    """
     rest = -(dgates.shape[0] * dgates.shape[1]) % PIECES
     dgates, h = F.pad(dgates.flatten(0, 1), (0, 0) * 3 + (0, rest)), F.pad(h.flatten(0, 1), (0, 0) * 2 + (0, rest))
-    with torch.autocast(h.device.type, enabled=False):  # it would round the operands
+    with torch.autocast(h.device.type, enabled=False):  # autocast would round the operands
         pieces = torch.einsum("prhgi,prhj->phgij", dgates.unflatten(0, (PIECES, -1)), h.unflatten(0, (PIECES, -1)))
     return pieces.sum(0)

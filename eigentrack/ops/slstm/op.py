@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from eigentrack.ops.shared.dispatch import Backend, Kernel, Op, refused_tensor
-from eigentrack.ops.shared.packing import Packing, or_zeros, sequence_count
-from eigentrack.ops.shared.shapes import check_shapes
+from eigentrack.ops.shared.packing import Packing, or_zeros
+from eigentrack.ops.shared.shapes import check_shapes, state_rows
 from eigentrack.ops.slstm.reference import slstm as reference
 
 LARGEST_HEAD = 64  # the four blocks of R must fit into the shared memory of a multiprocessor
@@ -49,10 +49,21 @@ def slstm(
     cu_seqlens: Tensor | Packing | None = None,
     backend: str = "auto",
 ) -> tuple[Float[Tensor, "B T H D"], tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """sLSTM on the gate pre-activations (z, i, f, o) of the input. The state is (c, n, h, m), each [S, H, D]."""
+    """Run an sLSTM and return its outputs h_t and the last state (c, n, h, m), each part [S, H, D].
+
+    Args:
+        gates: what the input adds to the gates before their non-linearities, W x_t, in the order (z, i, f, o).
+        recurrent: R, by which each head's previous output enters its four gates.
+        initial_state: the state before the first token, one row per sequence, (c, n, h, m), each [S, H, D]; None for zeros
+            and m = -∞, an empty memory.
+        cu_seqlens: bounds of packed sequences in a batch of one row, [0, end of sequence 0, ..., T], or a `Packing` of them;
+            None for a plain batch.
+        backend: "auto" for the fastest backend that can run, or one by name: "reference", "chunked" or "triton", where the op
+            has it.
+    """
     packing = Packing.of(gates, cu_seqlens)
     c, n, h, m = initial_state if initial_state is not None else (None, None, None, None)
-    shape = f"{sequence_count(gates, packing)} H D"
+    shape = f"{state_rows(packing)} H D"
     size = check_shapes(
         "slstm",
         gates=(gates, "B T H 4 D"),

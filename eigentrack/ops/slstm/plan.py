@@ -1,6 +1,6 @@
-"""How an sLSTM is cut into programs: blocks of sequences of one head, and launch settings.
+"""The plan of an sLSTM call: the blocks of sequences of one head that programs take, and launch settings.
 
-BS sequences a program  BD: the head dim D up to a power of two
+BS sequences per program  BD: the head dim D up to a power of two
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-# A program of 4 sequences has a quarter of the work of one of 16 at every token, but reads R as often: it is quicker while
-# the card has room for all of them, up to about three for each multiprocessor.
+# A program of 4 sequences has a quarter of the work per token of one of 16, but reads R as often: it is faster as long as all
+# programs fit on the GPU at once, up to about three per multiprocessor.
 SMALL_BLOCK, LARGE_BLOCK = 4, 16
 SMALL_BLOCKS_UP_TO = 396  # programs
 
 
 @dataclass(frozen=True)
 class SLSTMPlan:
+    """The sizes of a call, and how the kernels cut it into programs."""
+
     sequences: int
     time: int
     heads: int
@@ -38,8 +40,8 @@ class SLSTMPlan:
         return self._programs_of(self.block)
 
     def settings(self) -> dict[str, object]:
-        """All compile-time arguments that both kernels share, and their warps: four sequences fill the threads of a program."""
-        width_block = max(16, 1 << (self.width - 1).bit_length())  # a product wants at least 16
+        """Return the compile-time arguments that both kernels share, and as many warps as four sequences fill."""
+        width_block = max(16, 1 << (self.width - 1).bit_length())  # tl.dot needs at least 16
         return {
             "D": self.width,
             "BS": self.block,

@@ -102,6 +102,17 @@ def test_values_and_gradients(with_shift: bool, as_operator: bool, monkeypatch: 
     assert SEEN[-1][:2] == (True, True)
 
 
+@pytest.mark.parametrize("as_operator", [False, True])
+@pytest.mark.parametrize("of", ["x", "w"])
+def test_second_derivatives_are_refused(of: str, as_operator: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those by x, which the backward pass does not read: its kernels took from it what they saved."""
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: as_operator)
+    x, w, _ = draw(False)
+    y, _ = KERNELS(x, w, None, None, 0.3)
+    with pytest.raises(NotImplementedError, match="test_of_the_wrapper: the backend 'triton' has no second derivatives"):
+        torch.autograd.grad(y.sum(), {"x": x, "w": w}[of], create_graph=True)
+
+
 def test_without_gradients_nothing_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     saves: list[bool] = []
     monkeypatch.setattr(LAUNCHES, "forward", lambda inputs, save: saves.append(save) or forward(inputs, save))
