@@ -54,6 +54,12 @@ TRAINING = {
 }
 WINDOW, WINDOWS, BUCKETS, PROGRAMS = 16_384, 16, 32, 100
 RESULT_FILE = "result.json"
+QUESTION = "Does a small language model predict Python code better with eigenvalues in [-1, 1] than in [0, 1]?"
+CAPTION = (
+    "Perplexity (vertical; lower is better) by the position in the text (horizontal), one picture for each text, with one "
+    "colour "
+    "for each range."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +157,7 @@ def _right(answers: Sequence[dict[str, Any]], kind: str) -> str:
 
 
 def page(record: dict[str, Any]) -> str:
-    """What was done, the table and the plot."""
+    """Return the page: the question and its answer, the plot, the table, and last how it was measured."""
     found, origin, training = record["results"], record["provenance"], record["training"]
     sizes = ", ".join(dict.fromkeys(f"{result['model']} {result['parameters'] / 1e6:.1f}M" for result in found))
     facts = [
@@ -165,8 +171,49 @@ def page(record: dict[str, Any]) -> str:
         *(f"- {name}: `{value}`" if name == "command" else f"- {name}: {value}" for name, value in origin.items()),
         f"- wall time: {record['seconds']:.0f} s for all, side by side",
     ]
-    opening = ["# Twins of a small language model on Python code", "", *facts, "", *table(found), ""]
-    return "\n".join([*opening, "![perplexity by position](code_twins.png)", ""])
+    opening = ["# Twins of a small language model on Python code", "", f"**{QUESTION}**", "", answer(found), ""]
+    picture = ["![perplexity by position](code_twins.png)", "", f"*{CAPTION}*", ""]
+    meaning = (
+        "Perplexities are those of whole windows, and in brackets of their last stretch, far beyond the trained length. Swaps: "
+        "the "
+        "share of right values after programs of all sizes, and in brackets of those with 8 statements or more."
+    )
+    tables = ["## Tables", "", meaning, "", *table(found), ""]
+    return "\n".join([*opening, *picture, *tables, "## How it was measured", "", *facts, ""])
+
+
+def answer(results: Sequence[dict[str, Any]]) -> str:
+    """Say in how many pairs and texts [-1, 1] has the lower perplexity, and how often the probe is answered rightly."""
+    pairs = [
+        (narrow, wide)
+        for narrow in results
+        for wide in results
+        if (narrow["range"], wide["range"]) == ("[0, 1]", "[-1, 1]")
+        if (narrow["model"], narrow["seed"]) == (wide["model"], wide["seed"])
+    ]
+    if not pairs:
+        return ""
+    lower = sum(
+        wide["perplexity"][text]["perplexity"] < narrow["perplexity"][text]["perplexity"]
+        for narrow, wide in pairs
+        for text in TEXTS
+    )
+    code, right = (
+        [statistics.median(of(result) for result in side) for side in zip(*pairs, strict=True)]
+        for of in (lambda result: result["perplexity"]["validation"]["perplexity"], _share_right)
+    )
+    return (
+        f"In {lower} of {len(pairs) * len(TEXTS)} comparisons (a pair of twins and a text) [-1, 1] has the lower perplexity; "
+        "on "
+        f"held-out code the median is {code[1]:.2f} in [-1, 1] and {code[0]:.2f} in [0, 1]. In [-1, 1] the twins follow "
+        f"{right[1]:.2f} and in [0, 1] {right[0]:.2f} of the programs of swaps, where a guess is right in "
+        f"{pairs[0][0]['probe'][0]['chance']:.2f}."
+    )
+
+
+def _share_right(result: dict[str, Any]) -> float:
+    """Return the share of right values after programs of swaps alone."""
+    return statistics.fmean(found["accuracy"] for found in result["probe"] if found["kind"] == "swaps")
 
 
 def plot(results: Sequence[dict[str, Any]], path: Path) -> None:

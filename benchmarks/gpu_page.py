@@ -128,6 +128,19 @@ ONE_GROUP = Section(
     about="It reads and differentiates one head's keys and queries where ours has those of all.",
 )
 SECTIONS = (DELTA, SHORT, PRODUCT, SCAN, SIGN, GATED, SSD, ONE_GROUP)
+PEERS = (DELTA, SHORT, PRODUCT, SCAN, GATED, SSD)  # of other projects, with inputs of the same sizes
+QUESTION = "Are our kernels faster than those of flash-linear-attention and mamba-ssm on an H200?"
+READING = (
+    "Times are milliseconds of a forward pass and all gradients; a ratio is the peer's time over ours, so that more than 1 is "
+    "faster. ✓ and ✗ say whether a target is met."
+)
+METHOD = (
+    "Times are medians by device events. Floors: memory traffic at the rate of a large copy, then arithmetic at the rate of a "
+    "large "
+    "matrix product (scan: exponentials). In the rows of commits d14bee8f46c5, b51bafb9b6b2 and e51047e86589 the peers' own "
+    "tuners "
+    "had 25 ms for each configuration (`--tuning-ms 25`); they take 125 by themselves."
+)
 LONG = {  # the op → its file, and which contender is ours
     "Delta rule": ("gpu_ops_long", "ours"),
     "Gated linear attention": ("gpu_gated_linear_long", "signed"),
@@ -238,15 +251,14 @@ def table(section: Section, stored: dict[str, Any]) -> list[str]:
         graph = verdict(ratio(ours, peer, "both_graph_ms"), section.graph)
         cells.append([row["shape"], times(ours), times(peer), eager, graph, floors(row), memory(section, ours, peer)])
     head = ("shape", "ours, ms: eager, graph", f"{section.peer}, ms: eager, graph", "eager", "graph", "floors, ms", "MiB")
-    lines = paragraphs(
-        origin(source), f"Beside: {source['beside']}." if is_busy else "", section.about, listed("Target", wanted)
-    ) + grid(head, cells)
+    lines = paragraphs(f"Beside: {source['beside']}." if is_busy else "", section.about, listed("Target", wanted)) + grid(
+        head, cells
+    )
     mean = None if is_busy or section.mean is None else geometric_mean(eager_ratios)
     if mean is not None:
         lines += paragraphs(f"Geometric mean of the eager ratios: {verdict(mean, section.mean)}, of {section.mean:.2f} wanted.")
     shapes = [shape for shape in SHAPES[section.file] if shape.group in section.groups]
     lines += paragraphs(
-        listed("Commits", by_value((row["shape"], row["commit"]) for row in rows if "commit" in row)),
         *refusals(rows, "shape", (section.ours, section.peer)),
         listed("Not measured", (shape.name for shape in shapes if not is_measured(shape, rows))),
     )
@@ -268,7 +280,7 @@ def long_table(contender: str, stored: dict[str, Any]) -> list[str]:
     lengths = [f"{length:,} tokens, ms: eager, graph" for length in SHORT_AND_LONG]
     linear = SHORT_AND_LONG[1] // SHORT_AND_LONG[0]
     lines = grid(("shape", *lengths, f"graph, times (linear: {linear})", "floors of the longer, ms", "MiB"), cells)
-    return [*paragraphs(origin(stored["provenance"])), *lines, *paragraphs(*refusals(stored["rows"], "shape", (contender,)))]
+    return [*lines, *paragraphs(*refusals(stored["rows"], "shape", (contender,)))]
 
 
 def decode_table(stored: dict[str, Any]) -> list[str]:
@@ -286,7 +298,7 @@ def decode_table(stored: dict[str, Any]) -> list[str]:
     head = ("op", "batch", "ours, ms: eager, graph", "peer, ms: eager, graph", "eager", "graph", "floor, ms", "graph / floor")
     target = f"ratios at least 1.00; at B = {DECODE_BATCH} a graph within {MOST_FLOORS:g} times the floor"
     unmeasured = {f"{row.op} B{row.batch}" for row in gpu_decode.ROWS} - {row["name"] for row in rows}
-    lines = paragraphs(origin(stored["provenance"]), f"Target: {target}.") + grid(head, cells)
+    lines = paragraphs(f"Target: {target}.") + grid(head, cells)
     lines += paragraphs(*refusals(rows, "name", ("ours", "fla", "mamba")), listed("Not measured", sorted(unmeasured)))
     return noted(lines, DECODE_NOTE)
 
@@ -294,32 +306,61 @@ def decode_table(stored: dict[str, Any]) -> list[str]:
 def cold_start_table(stored: dict[str, Any]) -> list[str]:
     seconds = {row["op"]: row["seconds"] for row in stored["rows"] if "seconds" in row}
     lines = paragraphs(
-        origin(stored["provenance"]),
         f"Target: at most {MOST_SECONDS:g} s, of a forward and a backward pass with nothing compiled before.",
     ) + grid(("op", "seconds"), ((op, f"{found:.1f} {mark(found <= MOST_SECONDS)}") for op, found in seconds.items()))
     lines += paragraphs(
-        listed("Commits", by_value((row["op"], row["commit"]) for row in stored["rows"] if "commit" in row)),
         listed("Refused", by_value((row["op"], row["refused"]) for row in stored["rows"] if "refused" in row)),
         listed("Not measured", (op for op in gpu_cold_start.OPS if op not in {row["op"] for row in stored["rows"]})),
     )
     return noted(lines, COLD_START_NOTE)
 
 
+def answer(folder: Path, lines: list[str]) -> str:
+    """Say in how many shapes ours are faster than a peer's, and how many of the page's targets are met."""
+    ratios: dict[str, list[float]] = {"both_graph_ms": [], "both_ms": []}
+    for section in PEERS:
+        path = folder / f"{section.file}.json"
+        for row in json.loads(path.read_text())["rows"] if path.exists() else []:
+            if row.get("group", section.groups[0]) in section.groups:
+                for name, found in ratios.items():
+                    known = ratio(row[section.ours], row.get(section.peer), name)
+                    found += [] if known is None else [known]
+    said = [
+        f"{sum(found > 1 for found in all_found)} of {len(all_found)} comparisons {words}, {geometric_mean([*all_found]):.2f} "
+        "times in "
+        "the geometric mean"
+        for all_found, words in zip(ratios.values(), ("as CUDA graphs", "when called one by one"), strict=True)
+        if all_found
+    ]
+    met, missed = (sum(line.count(sign) for line in lines) for sign in "✓✗")
+    if not said:
+        return "Nothing is measured yet."
+    return f"Ours are faster in {', and in '.join(said)}. {met} of the {met + missed} targets on this page are met."
+
+
+def measured(folder: Path) -> list[str]:
+    """Return the origin of every file, with the commits of its rows where they have their own."""
+    lines = []
+    for name in dict.fromkeys(
+        [*(s.file for s in SECTIONS), *(file for file, _ in LONG.values()), "gpu_decode", "gpu_cold_start"]
+    ):
+        if (path := folder / f"{name}.json").exists():
+            stored = json.loads(path.read_text())
+            rows = [(row.get("shape", row.get("op")), row["commit"]) for row in stored["rows"] if "commit" in row]
+            lines.append(
+                " ".join(filter(None, [f"- {path.name}: {origin(stored['provenance'])}", listed("Commits", by_value(rows))]))
+            )
+    return lines
+
+
 def page(folder: Path) -> str:
+    """Return the page: the question and its answer, the tables, and last how it was measured."""
+
     def of_file(name: str, tabulate: Callable[[dict[str, Any]], list[str]]) -> list[str]:
         path = folder / f"{name}.json"
         return tabulate(json.loads(path.read_text())) if path.exists() else [f"Not measured: {path.name} is not there.", ""]
 
-    lines = [
-        "# Kernels on an H200",
-        "",
-        "Forward and all gradients in milliseconds, medians by device events; a ratio is the peer's time over ours. ✓ and ✗: "
-        "the target is met",
-        "or not. Floors: memory traffic at the rate of a large copy, then arithmetic at the rate of a large matrix product "
-        "(scan: exponentials). In the rows of commits d14bee8f46c5, b51bafb9b6b2 and e51047e86589 the peers' own tuners had "
-        "25 ms for each configuration (`--tuning-ms 25`); they take 125 by themselves.",
-        "",
-    ]
+    lines = []
     for section in SECTIONS:
         lines += [f"## {section.title}", "", *of_file(section.file, partial(table, section))]
     lines += ["## One long sequence", "", *paragraphs(LONG_NOTE)]
@@ -327,7 +368,8 @@ def page(folder: Path) -> str:
         lines += [f"### {op}", "", *of_file(file, partial(long_table, contender))]
     lines += ["## One token", "", *of_file("gpu_decode", decode_table)]
     lines += ["## The first call", "", *of_file("gpu_cold_start", cold_start_table)]
-    return "\n".join(lines)
+    opening = paragraphs("# Kernels on an H200", f"**{QUESTION}**", answer(folder, lines), READING)
+    return "\n".join([*opening, *lines, "## How it was measured", "", *paragraphs(METHOD), *measured(folder), ""])
 
 
 def main() -> None:

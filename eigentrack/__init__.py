@@ -2,7 +2,7 @@
 
     from eigentrack import EigenRange, ModelConfig, SequenceModel
 
-The names below load on first use, so that `import eigentrack` costs nothing.
+The public names are imported on first use, so that `import eigentrack` itself is fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""python -m eigentrack"""
+"""The entry point of `python -m eigentrack`."""
 
 from eigentrack.cli import main
 

@@ -1,7 +1,8 @@
-"""Files that a crash cannot leave half written, and folders that one process at a time may work in.
+"""Atomic writes of files, and locks on folders.
 
-Text, JSON, tensors and pictures that the package stores go through these functions. Folders that other libraries fill (a
-tokenizer, a sharded checkpoint) are made beside their place and moved there whole.
+The package writes all text, JSON, tensors and pictures through these functions, so that a crash never leaves a file half
+written. Folders that other libraries fill (a tokenizer, a sharded checkpoint) are written under a temporary name
+and then renamed.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-LOCK_FILE = ".lock"  # stays: a lock file that is removed could be locked twice
+LOCK_FILE = ".lock"  # never deleted: two processes could hold locks on a deleted file and on its successor
 
 
 def write_atomically(path: Path, write: Callable[[str], object]) -> None:
-    """Let `write` fill a file beside `path`, which then takes its place: a crash leaves the old file or the new one."""
+    """Let `write` fill a temporary file, then move it to `path`: after a crash, `path` is the old file or the new one."""
     temporary = str(path.with_name(f".{path.name}.{os.getpid()}.tmp"))
     try:
         write(temporary)
         with open(temporary, "rb") as written:
             os.fsync(written.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())  # some writers make their files private
+        Path(temporary).chmod(0o666 & ~_umask())  # some writers create files that only their owner can read
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -42,7 +43,7 @@ def write_json(path: Path, values: Any) -> None:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write one safetensors file; a full disk is an OSError, as for every other file."""
+    """Write one safetensors file; raise an OSError if that fails, as for every other file."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -54,14 +55,14 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 
 
 def clear_unfinished(folder: Path) -> None:
-    """Remove what a process that was killed while it wrote has left behind; nobody else may be writing in the folder."""
+    """Delete the temporary files of processes that were killed while writing; no other process may be writing in the folder."""
     for path in folder.rglob(".*.tmp"):
         path.unlink()
 
 
 @contextmanager
 def only_process_in(folder: Path) -> Iterator[None]:
-    """Make the folder and lock it; the system releases the lock when the process ends, however it ends."""
+    """Create the folder and lock it, or raise if another process holds the lock; the system releases it when a process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK_FILE).open("w") as file:
         if os.name == "posix":
@@ -77,7 +78,7 @@ def only_process_in(folder: Path) -> Iterator[None]:
 
 
 def _umask() -> int:
-    """It can only be read by setting it."""
+    """Return the process's umask, which can only be read by setting it."""
     current = os.umask(0o022)
     os.umask(current)
     return current

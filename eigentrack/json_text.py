@@ -1,4 +1,4 @@
-"""JSON as people write it and as every reader takes it: what json passes over in silence is named or replaced here."""
+"""Stricter JSON: reading refuses repeated keys, and `plain_json` replaces values that not every reader of JSON accepts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def parse_json(text: str) -> Any:
-    """A ValueError for what is no JSON, and for an entry that is given twice."""
+    """Return the value of a JSON text; raise a ValueError if it is not valid JSON or an object has the same key twice."""
     try:
         return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
@@ -19,6 +19,7 @@ def parse_json(text: str) -> Any:
 
 
 def refuse_repeats(names: Iterable[Any]) -> None:
+    """Raise a ValueError if a name occurs twice."""
     seen = set()
     for name in names:
         if name in seen:
@@ -32,7 +33,7 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def plain_json(value: Any) -> Any:
-    """Return the value as every reader of JSON takes it: a complex number as [real, imaginary], an infinity or NaN as null."""
+    """Return the value in plain JSON types: a complex number as [real, imaginary], an infinity or NaN as None."""
     if isinstance(value, complex):
         return [plain_json(value.real), plain_json(value.imag)]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Options given by name, from a command line or a file: checked against the signature that takes them."""
+"""Checks of options that a command line or a file gives by name, against the signature of the function that takes them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,23 @@ from typing import Any
 
 
 def accepted_options(call: Callable[..., object], without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Option → default (`inspect.Parameter.empty` where there is none)."""
+    """Return the default of every option of `call` except those in `without`.
+
+    The value is `inspect.Parameter.empty` for an option without a default.
+    """
     parameters = inspect.signature(call).parameters
     return {name: parameter.default for name, parameter in parameters.items() if name not in without}
 
 
 def check_options(owner: str, call: Callable[..., object], given: Mapping[str, Any], without: tuple[str, ...] = ()) -> None:
-    """Unknown, missing or wrongly typed options are a ValueError that names them."""
+    """Raise a ValueError that names an unknown, missing or wrongly typed option.
+
+    Args:
+        owner: what takes the options, for the error message.
+        call: the function or class that takes the options.
+        given: the options to check, by name.
+        without: parameters of `call` that are no options.
+    """
     accepted = accepted_options(call, without)
     if unknown := sorted(set(given) - set(accepted)):
         raise ValueError(f"{owner} has no option {unknown[0]!r}; it takes {', '.join(accepted) or 'none'}")
@@ -32,7 +42,10 @@ def check_options(owner: str, call: Callable[..., object], given: Mapping[str, A
 
 
 def _plain_types(hint: Any) -> tuple[type, ...]:
-    """int | None → (int, NoneType); nothing for hints such as tuple[int, ...], which the owner checks itself."""
+    """Return the types of a hint: (int, NoneType) for int | None.
+
+    The result is empty for hints such as tuple[int, ...], which the owner of the option checks itself.
+    """
     parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     return tuple(part for part in parts if isinstance(part, type)) if all(isinstance(p, type) for p in parts) else ()
 

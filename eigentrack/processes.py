@@ -1,4 +1,4 @@
-"""Functions in processes of their own: a Worker is one such process, a Pool a few of them that share the cores.
+"""Functions that run in other processes: a Worker is one such process, a Pool is several of them that share the cores.
 
     here                                  there
     worker.begin(task, …, seconds=60) ──► task(line, …)
@@ -6,9 +6,9 @@
     worker.stop()                     ──► line.is_stopped
     worker.poll()  → Done or Failure  ◄── what the function returns or raises
 
-A process is started afresh (CUDA does not survive a fork), serves one function after another, and ends with this process,
-however that ends. What goes wrong in it is a value here, never a trace. Ctrl-C reaches all processes of a terminal: workers
-ignore it, so that this process can end them.
+A worker process is spawned, as CUDA does not survive a fork. It runs one function after another, and ends when this process
+ends, for whatever reason. An error in it is returned as a Failure, not raised. Ctrl-C reaches all processes of a terminal:
+workers ignore it, so that this process can end them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
-SECONDS_TO_RETIRE = 20.0
-STOP = b"stop"
+SECONDS_TO_RETIRE = 20.0  # how long an idle process may take to end by itself
+STOP = b"stop"  # the message that asks a function to end
 
 
 def cores() -> int:
@@ -40,7 +40,7 @@ def cores() -> int:
 
 
 class Cause(Enum):
-    """Why a function has no result."""
+    """The reason why a function has no result."""
 
     REFUSED = "it raised a ValueError: a wrong value, which would be wrong a second time"
     SYSTEM = "it raised an OSError, such as a full disk"
@@ -51,22 +51,26 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class News:
-    """What a function reports while it runs."""
+    """A value that a function reports while it runs."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Done:
+    """The value that a function has returned."""
+
     value: Any
 
 
 @dataclass(frozen=True)
 class Failure:
+    """The reason why a function has returned no value."""
+
     cause: Cause
     message: str
-    error: str = ""  # the name of the error's class, where one was raised
-    trace: str = ""
+    error: str = ""  # the name of the error's class; empty if no error was raised
+    trace: str = ""  # the traceback of the error
 
     @property
     def line(self) -> str:
@@ -75,11 +79,11 @@ class Failure:
 
     @property
     def is_accident(self) -> bool:
-        """Whether it may go well a second time."""
+        """Whether a second attempt may succeed."""
         return self.cause is not Cause.REFUSED
 
     def as_error(self) -> Exception:
-        """Return an error of the kind that was raised, with its message."""
+        """Return an error of the same kind as the one that was raised, with its message."""
         if self.error == "MemoryError":
             return MemoryError(self.message)
         if self.cause is Cause.INTERNAL:
@@ -93,7 +97,7 @@ Event = News | Done | Failure
 
 
 class Line:
-    """The process's end of the line: what its function may say and hear."""
+    """The worker process's end of the connection, through which its function sends reports and learns that it should stop."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -101,15 +105,16 @@ class Line:
         self._tasks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
     def report(self, value: Any) -> None:
+        """Send a value to the other process, where `Worker.poll` returns it as News."""
         self._connection.send(News(value))
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the function is asked to end soon; what it does then is its own affair."""
+        """Whether the function was asked to end soon; the function decides what to do then."""
         return self._stopped.is_set()
 
     def serve(self) -> None:
-        """Run one function after another, until the line is closed."""
+        """Run one function after another until the connection is closed."""
         threading.Thread(target=self._listen, daemon=True).start()
         while (given := self._tasks.get()) is not None:
             try:
@@ -117,7 +122,7 @@ class Line:
                 answer: Done | Failure = Done(task(self, *arguments))
             except Exception as error:
                 answer = _failure(error)
-            with suppress(BrokenPipeError):  # nobody is listening any more
+            with suppress(BrokenPipeError):  # the other process is gone
                 self._answer(answer)
 
     def _answer(self, answer: Done | Failure) -> None:
@@ -139,7 +144,7 @@ class Line:
                     self._stopped.clear()
                     self._is_busy = True
                     self._tasks.put(message)
-        except (EOFError, OSError):  # the other process is gone, or has no more use for this one
+        except (EOFError, OSError):  # the other process has ended, or has closed the connection
             if self._is_busy:
                 os._exit(1)
             self._tasks.put(None)
@@ -153,22 +158,27 @@ def _failure(error: Exception) -> Failure:
 
 def _serve(connection: Connection, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["OMP_NUM_THREADS"] = str(threads)  # for torch, which not every function imports
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # torch reads this if a function imports it later
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(threads)
     Line(connection).serve()
 
 
 class Worker:
-    """A process in which torch has `threads` threads. It runs one function at a time, and is idle in between."""
+    """A process that runs one function at a time and is idle in between."""
 
     def __init__(self, *, threads: int = 1, context: Any = None) -> None:
-        """`context`: how processes are started, if not by `spawn`."""
+        """Start the process.
+
+        Args:
+            threads: the number of threads of torch in it.
+            context: the multiprocessing context that starts it; None: `spawn`.
+        """
         context = context or multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, threads), daemon=True)
         self._process.start()
-        theirs.close()  # so that the end of the process closes the line
+        theirs.close()  # so that the connection closes when the process ends
         self.is_running = False
         self._seconds = self._deadline = float("inf")
 
@@ -177,16 +187,16 @@ class Worker:
         return self._process.pid
 
     def begin(self, task: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> None:
-        """Run `task(line, *arguments)` over there, for at most so many seconds."""
+        """Start `task(line, *arguments)` in the process; it is killed after `seconds`, None: never."""
         assert not self.is_running, "it runs another function"
         self.is_running = True
         self._seconds = float("inf") if seconds is None else seconds
         self._deadline = time.monotonic() + self._seconds
-        with suppress(BrokenPipeError):  # the process has died meanwhile: `poll` says so
+        with suppress(BrokenPipeError):  # the process has died: `poll` will report it
             self.connection.send((task, arguments))
 
     def poll(self) -> list[Event]:
-        """Return what has happened since the last call; after a Done or a Failure the function runs no more."""
+        """Return the events since the last call; a Done or a Failure is the last event of a function."""
         events: list[Event] = []
         while self.is_running and (event := self._next()) is not None:
             self.is_running = isinstance(event, News)
@@ -194,19 +204,20 @@ class Worker:
         return events
 
     def stop(self) -> None:
-        """Ask the function to end soon."""
+        """Ask the function to end soon, by setting its `line.is_stopped`."""
         if self.is_running:
             with suppress(BrokenPipeError):
                 self.connection.send_bytes(STOP)
 
     def kill(self) -> None:
+        """End the process at once."""
         self.is_running = False
         self.connection.close()
         self._process.kill()
         self._process.join()
 
     def retire(self) -> None:
-        """Let an idle process end by itself: one that is killed may take others along that share its GPU."""
+        """Let an idle process end by itself, and kill it only if it does not: a kill may disturb others that share its GPU."""
         self.connection.close()
         self._process.join(SECONDS_TO_RETIRE)
         self.kill()
@@ -226,16 +237,20 @@ class Worker:
 
 
 class Pool:
-    """At most `jobs` workers, one for each core if not given, with `threads` threads each, that take tasks as they come.
+    """A pool of workers that take tasks as they come.
+
+    Args:
+        jobs: the largest number of workers; None: one per core.
+        threads: the number of threads of torch in each worker.
 
     with Pool(4) as pool:
         while waiting or pool.is_busy:
             while waiting and pool.has_room:
                 pool.begin(name := waiting.popleft(), task, name)
             for name, event in pool.wait():
-                …                                    # more may wait from now on
+                …                                    # may append to `waiting`
 
-    Leaving the block, by an error or by Ctrl-C as well, ends all processes.
+    All processes are killed when the block ends, also by an error or Ctrl-C.
     """
 
     def __init__(self, jobs: int | None = None, *, threads: int = 1) -> None:
@@ -253,23 +268,25 @@ class Pool:
 
     @property
     def has_room(self) -> bool:
+        """Whether another task can begin now."""
         return len(self._running) < self._jobs
 
     @property
     def is_busy(self) -> bool:
+        """Whether a task is running."""
         return bool(self._running)
 
     def begin(self, name: Any, task: Callable[..., Any], *arguments: Any) -> None:
-        """Run `task(line, *arguments)` in a process that is idle, or in a new one; events come under `name`."""
+        """Start `task(line, *arguments)` in an idle process or in a new one; `wait` returns its events with `name`."""
         assert self.has_room, "all processes are at work"
         worker = self._idle.pop() if self._idle else Worker(threads=self._threads)
         worker.begin(task, *arguments)
         self._running.append((name, worker))
 
     def wait(self, seconds: float | None = None) -> list[tuple[Any, Event]]:
-        """Wait until something has happened, at most so many seconds, and return it.
+        """Wait for events, at most `seconds` (None: without a limit), and return each with the name of its task.
 
-        After an accident the process is replaced: where a GPU has failed, nothing works any more in that process.
+        After a Failure that is an accident the process is not used again: after a GPU error, nothing works in it any more.
         """
         if not self._running:
             return []

@@ -1,14 +1,15 @@
-"""The set that holds the eigenvalues of a state-transition matrix A(x): EigenRange, an interval; EigenDisk, a disk or annulus;
-EigenPolygon, a regular polygon on the unit circle.
+"""Sets that bound the eigenvalues of a state-transition matrix A(x).
+
+EigenRange is an interval, EigenDisk a disk or an annulus, EigenPolygon a regular polygon with its corners on the unit circle.
 
 A diagonal gate s in [0, 1] becomes the eigenvalue  low + (high - low) s.
 A generalized Householder factor I - b k kᵀ with a unit key has the eigenvalue 1 - b along k and 1 elsewhere;
 the range bounds that one eigenvalue, so b lies in [1 - high, 1 - low].
-A gate s and an angle, counted in turns, become the eigenvalue  (inner + (outer - inner) s) exp(2πi turn)  of a disk.
+A gate s and an angle, measured in turns, become the eigenvalue  (inner + (outer - inner) s) exp(2πi turn)  of a disk.
 Weights p_0 … p_{m-1} that sum to one become the eigenvalue  Σ_j p_j exp(2πi j/m)  of a polygon.
 
-All are `Eigenvalues` and are written alike: as text (`str` and `parse_eigenvalues`) and in JSON (`to_json` and
-`eigenvalues_from_json`). A set from outside the package is a subclass with a line in `SETS`.
+All sets are subclasses of `Eigenvalues` and can be written and read as text (`str` and `parse_eigenvalues`) and in JSON
+(`to_json` and `eigenvalues_from_json`). To add a set, write a subclass and register it in `SETS`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -24,13 +25,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 FEWEST_CORNERS, MOST_CORNERS = 3, 1024
-LARGEST_OVERSHOOT = 10  # cuts b at logits of ±0.1
-TINY = 1e-12
+LARGEST_OVERSHOOT = 10  # with this overshoot, b is cut at logits of ±0.1
+TINY = 1e-12  # keeps an eigenvalue of a polygon away from 0, where it has no angle
 WRITTEN = '[low, high], {"disk": [inner, outer]} or {"polygon": corners}'
 
 
 class Eigenvalues(ABC):
-    """A set that a layer's eigenvalues lie in; an immutable value."""
+    """A set that contains the eigenvalues of a layer; an immutable value."""
 
     turns: ClassVar[bool]  # whether an eigenvalue has an angle beside its real factor
 
@@ -41,32 +42,32 @@ class Eigenvalues(ABC):
 
     @abstractmethod
     def to_json(self) -> Any:
-        """The set in JSON: an object whose first entry is the set's name in SETS."""
+        """Return the set as a JSON value: an object whose first key is its name in SETS, or a list for a plain range."""
 
     @classmethod
     @abstractmethod
     def from_json(cls, values: dict[str, Any]) -> Eigenvalues:
-        """Read what `to_json` writes."""
+        """Return the set for `values`, an object that `to_json` has written."""
 
     @classmethod
     @abstractmethod
     def parse(cls, text: str) -> Eigenvalues:
-        """Read what `str` writes: the set's name in SETS, then its numbers."""
+        """Return the set for `text`, as `str` writes it: its name in SETS, then its numbers."""
 
 
 @dataclass(frozen=True)
 class EigenRange(Eigenvalues):
     """Eigenvalues from `low` to `high`: `EigenRange(0, 1)` forgets, `EigenRange(-1, 1)` can also flip, hence track state.
 
-    `overshoot` is for b = 1 - eigenvalue: b follows a sigmoid that is stretched by this share of its height beyond both ends
-    and cut there, so that finite logits reach the ends: ±log((1 + s) / s) for a share of s, ±3.04 for 0.05, where the sigmoid
-    alone takes 17 in float32. b = 0 keeps the state bit by bit; b = 2 flips it as exactly as the key has length 1, some 1e-7
-    off in float32. Beyond the cut b has no gradient: tokens that are not cut must bring it back.
+    With an `overshoot`, b = 1 - eigenvalue follows a sigmoid that is stretched by this share of its height beyond both ends of
+    its range and clipped there, so that finite logits reach the ends: ±log((1 + s) / s) for a share of s, which is ±3.04 for
+    0.05, while the plain sigmoid needs 17 in float32. b = 0 keeps the state bit by bit; b = 2 flips it up to the error in the
+    length of the key, about 1e-7 in float32. A clipped b has no gradient: only tokens whose b is not clipped can move it back.
     """
 
-    low: float
-    high: float
-    overshoot: float = 0.0
+    low: float  # at least -1
+    high: float  # at most 1
+    overshoot: float = 0.0  # a share of the height of the sigmoid, 0 for none
     turns: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -81,7 +82,7 @@ class EigenRange(Eigenvalues):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """`low` and `high`."""
+        """The pair of `low` and `high`."""
         return self.low, self.high
 
     def __str__(self) -> str:
@@ -90,7 +91,7 @@ class EigenRange(Eigenvalues):
 
     @property
     def radial(self) -> EigenRange:
-        """All of it, as nothing turns."""
+        """The range itself, as real eigenvalues have no angle."""
         return self
 
     def to_json(self) -> list[float] | dict[str, Any]:
@@ -103,23 +104,23 @@ class EigenRange(Eigenvalues):
         return cls(*_pair(ends, values), **rest)
 
     def eigenvalue(self, gate: Tensor) -> Tensor:
-        """The eigenvalue of a gate in [0, 1]: gate 0 gives exactly `low`, gate 1 exactly `high`."""
+        """Return the eigenvalue of a gate in [0, 1]: gate 0 gives exactly `low`, gate 1 exactly `high`."""
         return _between(self.low, self.high, gate)
 
     def gate(self, eigenvalue: float) -> float:
-        """The gate that has this eigenvalue."""
+        """Return the gate that gives this eigenvalue."""
         self._require_inside(eigenvalue)
         return (eigenvalue - self.low) / (self.high - self.low)
 
     def beta(self, logit: Tensor) -> Tensor:
-        """b = 1 - eigenvalue along a unit key; [0, 1] gives σ(logit), [-1, 1] gives 2σ(logit)."""
+        """Return b = 1 - eigenvalue along a unit key: σ(logit) for [0, 1], 2σ(logit) for [-1, 1], without overshoot."""
         share = torch.sigmoid(logit)
         if self.overshoot:
             share = ((1 + 2 * self.overshoot) * share - self.overshoot).clamp(0, 1)
         return _between(1 - self.high, 1 - self.low, share)
 
     def beta_logit(self, eigenvalue: float) -> float:
-        """The logit whose b has this eigenvalue along the key."""
+        """Return the logit whose b gives this eigenvalue along the key."""
         self._require_inside(eigenvalue)
         beyond = self.overshoot * (self.high - self.low)
         return math.log((self.high + beyond - eigenvalue) / (eigenvalue - self.low + beyond))
@@ -130,7 +131,7 @@ class EigenRange(Eigenvalues):
 
     @classmethod
     def parse(cls, text: str) -> EigenRange:
-        """Read "[-1, 1]" or "-1,1" or "-1 1", also with an overshoot: "[-1, 1] overshoot 0.05"."""
+        """Return the range for a text such as "[-1, 1]", "-1,1" or "-1 1", or with an overshoot "[-1, 1] overshoot 0.05"."""
         ends, word, overshoot = text.removeprefix("range").partition("overshoot")
         try:
             low, high = (float(part) for part in re.split(r"[\s,]+", ends.strip().strip("[]").strip()))
@@ -142,11 +143,12 @@ class EigenRange(Eigenvalues):
 
 @dataclass(frozen=True)
 class EigenDisk(Eigenvalues):
-    """Eigenvalues of modulus `inner` to `outer` and any angle: `EigenDisk()` can turn, hence count modulo every number."""
+    """Eigenvalues of modulus `inner` to `outer` and any angle: `EigenDisk()` can rotate, hence count modulo any number."""
 
     inner: float = 0.0
     outer: float = 1.0
     turns: ClassVar[bool] = True
+    _radial: EigenRange = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("inner", "outer"):
@@ -154,6 +156,8 @@ class EigenDisk(Eigenvalues):
             object.__setattr__(self, name, _bounded(f"EigenDisk {name}", getattr(self, name), 0, why))
         if not self.inner < self.outer:
             raise ValueError(f"EigenDisk inner={self.inner:g} must be below outer={self.outer:g}")
+        # made once, as torch.compile, which may hold numbers as symbols, cannot check the ends of a range
+        object.__setattr__(self, "_radial", EigenRange(self.inner, self.outer))
 
     def __str__(self) -> str:
         if self.inner:
@@ -163,7 +167,7 @@ class EigenDisk(Eigenvalues):
     @property
     def radial(self) -> EigenRange:
         """The range of an eigenvalue's modulus."""
-        return EigenRange(self.inner, self.outer)
+        return self._radial
 
     def to_json(self) -> dict[str, Any]:
         return {"disk": [self.inner, self.outer]}
@@ -175,7 +179,7 @@ class EigenDisk(Eigenvalues):
 
     @classmethod
     def parse(cls, text: str) -> EigenDisk:
-        """Read "disk", "disk 0.9" or "annulus 0.5 1"."""
+        """Return the disk for a text such as "disk", "disk 0.9" or "annulus 0.5 1"."""
         kind, *numbers = re.split(r"[\s,]+", text)
         try:
             radii = [float(number) for number in numbers]
@@ -187,16 +191,15 @@ class EigenDisk(Eigenvalues):
 
 @dataclass(frozen=True)
 class EigenPolygon(Eigenvalues):
-    """Eigenvalues in the regular polygon whose corners are the m-th roots of unity, as [-1, 1] is for m = 2.
+    """Eigenvalues in the regular polygon whose corners are the m-th roots of unity; for m = 2 this would be [-1, 1].
 
-    A gate is a choice among the corners, by weights that sum to one. A sharp choice is a corner, up to rounding: so a layer
-    learns to count modulo m (or a divisor of m) as it learns to classify, and its angles need no tuning. A choice that is not
-    sharp lies inside and forgets; equal weights give 0.
-
-    `sharp_after`: after so many steps of training a gate takes the corner of the largest weight alone, not the mean of several.
+    An eigenvalue is the mean of the corners by weights that sum to one. If one weight is close to 1, the eigenvalue is a corner
+    up to rounding: a layer learns to count modulo m (or a divisor of m) as it learns to classify, without tuning its angles.
+    Otherwise the eigenvalue lies inside of the polygon and the layer forgets; equal weights give 0.
     """
 
-    corners: int
+    corners: int  # m
+    # the number of training steps after which an eigenvalue is the corner of the largest weight, not the mean; None: never
     sharp_after: int | None = None
     turns: ClassVar[bool] = True
 
@@ -228,22 +231,25 @@ class EigenPolygon(Eigenvalues):
 
     @classmethod
     def parse(cls, text: str) -> EigenPolygon:
-        """Read "polygon 5" or "polygon 5 sharp_after 1000"."""
+        """Return the polygon for a text such as "polygon 5" or "polygon 5 sharp_after 1000"."""
         found = re.fullmatch(r"polygon[\s,]+(\d+)([\s,]+sharp_after[\s,]+(\d+))?", text)
         if found is None:
             raise ValueError(f"eigenvalues {text!r} are not a polygon: write polygon and the number of corners, as polygon 5")
         return cls(int(found[1]), None if found[3] is None else int(found[3]))
 
     def eigenvalue(self, weights: Float[Tensor, "*batch m"]) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
-        """Modulus and turn; at 0, where no angle is defined and a gradient would be infinite, that of a corner 1e-12 away."""
+        """Return the modulus and the angle, in turns, of the mean of the corners by these weights.
+
+        The real part is shifted by 1e-12, as 0 has no angle and its gradient would be infinite.
+        """
         angles = 2 * math.pi / self.corners * torch.arange(self.corners, dtype=torch.float64, device=weights.device)
         cosine, sine = angles.cos().to(weights.dtype), angles.sin().to(weights.dtype)
-        # summed, not multiplied as matrices: those may be rounded to TF32, and an angle must not
+        # a sum instead of a matrix product, which TF32 might round: angles must be exact
         real, imaginary = (weights * cosine).sum(-1) + TINY, (weights * sine).sum(-1)
         return torch.hypot(real, imaginary).clamp(max=1), torch.atan2(imaginary, real) / (2 * math.pi)
 
 
-# by the word that text and JSON begin with
+# the class of a set by the word that its text and its JSON begin with
 SETS: dict[str, type[Eigenvalues]] = {
     "range": EigenRange,
     "disk": EigenDisk,
@@ -253,7 +259,10 @@ SETS: dict[str, type[Eigenvalues]] = {
 
 
 def parse_eigenvalues(text: str) -> Eigenvalues:
-    """Read "[-1, 1]" or "-1,1" as a range, "disk", "disk 0.9" and "annulus 0.5 1" as a disk, "polygon 5" as a polygon."""
+    """Return the set that `text` describes.
+
+    "[-1, 1]" and "-1,1" are ranges, "disk", "disk 0.9" and "annulus 0.5 1" are disks, "polygon 5" is a polygon.
+    """
     text = text.strip()
     kind = re.split(r"[\s,]+", text)[0]
     if kind in SETS:
@@ -265,9 +274,10 @@ def parse_eigenvalues(text: str) -> Eigenvalues:
 
 
 def eigenvalues_from_json(value: Any) -> Eigenvalues:
-    """Read [low, high] as a range, {"disk": [inner, outer]} as a disk, {"polygon": corners} as a polygon.
+    """Return the set that the JSON `value` describes.
 
-    A range with an overshoot is {"range": [low, high], "overshoot": share}; a polygon may have "sharp_after": steps.
+    [low, high] is a range, {"disk": [inner, outer]} a disk, {"polygon": corners} a polygon. A range with an overshoot is
+    {"range": [low, high], "overshoot": share}; a polygon may have "sharp_after": steps.
     """
     if isinstance(value, dict):
         for name, kind in SETS.items():
@@ -277,7 +287,7 @@ def eigenvalues_from_json(value: Any) -> Eigenvalues:
 
 
 def _entries(values: dict[str, Any], name: str, *more: str) -> tuple[Any, dict[str, Any]]:
-    """The entry of this name, and those among `more` that there are; no others are allowed."""
+    """Return the entry `name` and the entries in `more` that are present; raise if `name` is missing or others are present."""
     if name not in values or not set(values) <= {name, *more}:
         raise _unreadable(values)
     return values[name], {key: values[key] for key in more if key in values}
@@ -308,6 +318,6 @@ def _bounded(what: str, value: Any, lowest: int, why: str) -> float:
 def _between(start: float, end: float, weight: Tensor) -> Tensor:
     if (start, end) == (0, 1):
         return weight
-    # torch.lerp meets both ends exactly: it switches formula at weight ½; filled where they are used, since a CUDA graph can
-    # hold no copy from the host
+    # torch.lerp is exact at both ends, as it switches its formula at weight ½; new_full creates the ends on the device, as a
+    # CUDA graph cannot capture a copy from the host
     return torch.lerp(weight.new_full((), start), weight.new_full((), end), weight)

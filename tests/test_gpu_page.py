@@ -74,6 +74,28 @@ def test_ratios_their_mean_and_memory_are_judged(gpu_page: ModuleType, tmp_path:
     assert "Geometric mean of the eager ratios: 1.90 ✗" in gpu_page.page(tmp_path)
 
 
+def test_the_page_opens_with_the_answer_and_ends_with_the_origin(gpu_page: ModuleType, tmp_path: Path) -> None:
+    assert "Nothing is measured yet." in gpu_page.page(tmp_path)
+    rows = [
+        delta_row("fast", ours=side(1.0, 1.0, 10), fla=side(4.0, 2.0, 10)),
+        delta_row("slow", ours=side(1.0, 1.0, 10), fla=side(1.0, 0.5, 10)),
+        delta_row("alone", ours=side(1.0, 1.0, 10), fla={"refused": "no"}),
+    ]
+    write(tmp_path, "gpu_ops", [row | {"commit": "abc"} for row in rows])
+    title, question, answer, *_ = gpu_page.page(tmp_path).split("\n\n")
+    assert title == "# Kernels on an H200"
+    assert question.endswith("?**")
+    assert answer.startswith(
+        "Ours are faster in 1 of 2 comparisons as CUDA graphs, 1.00 times in the geometric mean, and in 1 of 2 comparisons "
+        "when called one by one, 2.00 times in the geometric mean. "
+    )
+    tables, measured = gpu_page.page(tmp_path).split("## How it was measured\n")
+    met, missed = (tables.split(gpu_page.READING)[1].count(sign) for sign in "✓✗")
+    assert answer.endswith(f" {met} of the {met + missed} targets on this page are met.")
+    assert "- gpu_ops.json: `c`, commit 0, d, h, v. Commits: abc (fast, slow, alone)." in measured
+    assert "commit 0" not in tables
+
+
 def test_a_busy_host_or_a_refusal_leaves_no_mean(gpu_page: ModuleType, tmp_path: Path) -> None:
     row = delta_row("row", ours=side(1.0, 1.0, 10), fla=side(4.0, 1.3, 10))
     write(tmp_path, "gpu_ops", [row], beside="another process")

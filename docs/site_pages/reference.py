@@ -42,7 +42,8 @@ MODULES = {
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    config.nav.append({"Reference": [{package: page_of(package)} for package in (*PACKAGES, *MODULES)]})
+    section = next(entry["Reference"] for entry in config.nav if "Reference" in entry)
+    section += [{package: page_of(package)} for package in (*PACKAGES, *MODULES)]
     return config
 
 

@@ -1,6 +1,8 @@
 """Hook of mkdocs: the section Results, a page for each results/*.json, with the command, commit and hardware that made it.
 
-What a file is stands in the table of results/README.md; one that is not there is a warning, and a warning is an error.
+A page in results/ without a JSON file of its name, such as gpu.md, comes first.
+
+What a file is stands in the table of results/provenance.md; one that is not there is a warning, and a warning is an error.
 """
 
 from __future__ import annotations
@@ -22,12 +24,16 @@ LONGEST_LIST = 4  # of numbers in a cell; a longer one is counted
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     pages: list[Any] = [{name_of(path): page_of(path)} for path in result_files()]
-    config.nav.append({"Results": ["results/index.md", *pages]})
+    written: list[Any] = [{title_of(path): f"results/{path.name}"} for path in written_pages()]
+    section = next(entry["Results"] for entry in config.nav if "Results" in entry)
+    section += [*written, *pages]
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "results/index.md", content=index_page()))
+    for path in written_pages():
+        files.append(File.generated(config, f"results/{path.name}", content=path.read_text()))
     for path in result_files():
         files.append(File.generated(config, page_of(path), content=result_page(path)))
         if picture_of(path).exists():
@@ -38,6 +44,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def result_files() -> list[Path]:
     return sorted(RESULTS.rglob("*.json"))
+
+
+def written_pages() -> list[Path]:
+    """The pages that no JSON file of the same name stands behind."""
+    return [
+        path for path in sorted(RESULTS.glob("*.md")) if path.name != "README.md" and not path.with_suffix(".json").exists()
+    ]
+
+
+def title_of(path: Path) -> str:
+    return path.read_text().splitlines()[0].removeprefix("# ")
 
 
 def name_of(path: Path) -> str:
@@ -53,6 +70,7 @@ def picture_of(path: Path) -> Path:
 
 
 def index_page() -> str:
+    """The questions and answers, and below them every file with what made it."""
     what = descriptions()
     rows = [
         {
@@ -62,18 +80,17 @@ def index_page() -> str:
         }
         for path in result_files()
     ]
-    text = "What was measured, each file with what made it. A command that ends in `.py` is a script of `benchmarks/`."
-    return f"# Results\n\n{text}\n\n{table(rows)}"
+    return f"{(RESULTS / 'README.md').read_text()}\n## Files\n\n{table(rows)}"
 
 
 def descriptions() -> dict[Path, str]:
-    """A row of the README: `file.json` and other files | what it is | what makes it."""
+    """Return what the rows of the page say: `file.json` and other files | what it is | what makes it."""
     found: dict[Path, str] = {}
-    for line in (RESULTS / "README.md").read_text().splitlines():
+    for line in (RESULTS / "provenance.md").read_text().splitlines():
         if row := re.match(r"\| (`.*?) \| (.*?) \|", line):
             found |= {RESULTS / name: row[2] for name in re.findall(r"`(.*?)`", row[1])}
     for path in set(result_files()) - set(found):
-        LOG.warning("results/README.md does not say what %s is: add it to the table", path.relative_to(RESULTS))
+        LOG.warning("results/provenance.md does not say what %s is: add it to the table", path.relative_to(RESULTS))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What trained or compiled weights do: spectra, horizon, robustness, the automaton that they compute."""
+"""Analysis of trained or compiled weights: their spectra, horizon, robustness and the automaton that they compute."""
 
 from eigentrack.analysis.dynamics import Dynamics as Dynamics
 from eigentrack.analysis.dynamics import decide as decide

@@ -1,20 +1,20 @@
 """Dynamics ⟨X, U, f⟩ of metric automata theory: a map of R^n for each letter, and the automaton that its regions stand for.
 
-Every map is given by its enclosure: of a box of states, a box that holds all their images, for every input within
-`input_radius` of the letter's own. From boxes that prove robustness (compiler/boxes.py) the rest is decided:
+Every map is given by its enclosure: it takes a box of states to a box that holds the images of all of them, for every input
+within `input_radius` of the letter's own. Boxes that prove robustness (compiler/boxes.py) decide these properties:
 
-    η-finite            X is a finite union of compact path-connected sets: the boxes are
+    η-finite            X is a finite union of compact path-connected sets; the union of the boxes is one
     canonical automaton one state for each path component of X: boxes that touch are one component
     contracting         no infinite word keeps two states of the canonical automaton apart
-    aperiodic           no letter, repeated, leads round a cycle of several states of it
+    aperiodic           no letter, repeated, leads round a cycle of several states of the canonical automaton
     strongly ε-robust   ε-robust, and every component of X, and of the inputs, contains a ball of radius ε
 
-Without a proof for ever, boxes tell which states words of at most t letters can lead to, if every step may err by ε:
+Where nothing is proved for all lengths, boxes bound the states that words of at most t letters reach if each step errs by ε:
 
     R_0(q) = start,    R_{t+1}(q') = R_t(q') ∪ hull of f_a(R_t(q)) + [-ε, ε]^n over all q, a with δ(q, a) = q'
 
 As long as the boxes R_t(q) of different labels have no common point, no error of at most ε can confuse them within t letters.
-For one-dimensional linear maps the ends of the boxes are reached: once they touch, some words and errors do.
+For one-dimensional linear maps the ends of the boxes are reached: once two boxes touch, some words and errors meet there.
 
 A letters  K boxes  n numbers of a state
 """
@@ -40,21 +40,21 @@ MOST_BOXES = 10_000
 
 @dataclass(frozen=True)
 class Dynamics:
-    """`transitions[state][letter]` of the automaton; the state at first lies in the box `start`, [1, n]."""
+    """A map of R^n for each letter, and the automaton that the maps are to compute."""
 
-    letters: tuple[str, ...]
-    maps: tuple[LetterMap, ...]
-    transitions: Transitions
-    start: Interval
-    start_label: int = 0
-    input_radius: float = 0.0
+    letters: tuple[str, ...]  # the names of the letters
+    maps: tuple[LetterMap, ...]  # one enclosure per letter
+    transitions: Transitions  # of the automaton, [state][letter]
+    start: Interval  # the box [1, n] that holds the state before the first letter
+    start_label: int = 0  # the state of the automaton before the first letter
+    input_radius: float = 0.0  # how far an input may lie from the letter's own
 
     def __post_init__(self) -> None:
         if not len(self.letters) == len(self.maps) == len(self.transitions[0]):
             raise ValueError(f"{len(self.letters)} letters, {len(self.maps)} maps and {len(self.transitions[0])} transitions")
 
     def step(self, letters: NDArray[np.int_], boxes: Interval, _: NDArray[np.int_]) -> tuple[Interval, NDArray[np.float64]]:
-        """As the search for boxes asks for it. The box alone tells the state, so every answer leads."""
+        """Return the image of each box under its letter, and an infinite margin: there is no read-out that could err."""
         low, high = np.empty(boxes.shape), np.empty(boxes.shape)
         for letter, letter_map in enumerate(self.maps):
             rows = letters == letter
@@ -66,11 +66,11 @@ class Dynamics:
 
 @dataclass(frozen=True)
 class Properties:
-    """What a proof decides. A witness, in words, belongs to each property that does not hold."""
+    """The properties of dynamics that boxes have proved robust, with a witness for each property that does not hold."""
 
     certificate: BoxCertificate
-    canonical: Transitions
-    periods: dict[str, str]  # of "contracting" and "aperiodic", where they fail
+    canonical: Transitions  # of the canonical automaton
+    periods: dict[str, str]  # a witness, in words, for "contracting" and for "aperiodic" where that property fails
     strongly_robust: bool
 
     @property
@@ -83,15 +83,17 @@ class Properties:
 
 
 def prove_robust(dynamics: Dynamics, epsilon: float) -> BoxCertificate | Undecided:
+    """Find boxes that prove the `dynamics` robust to errors of at most `epsilon` after every letter, or why there are none."""
     return find_boxes(dynamics.step, dynamics.start, dynamics.start_label, dynamics.transitions, epsilon, MOST_BOXES)
 
 
 def recheck(dynamics: Dynamics, certificate: BoxCertificate) -> Undecided | None:
-    """None if the certificate proves what it says about these dynamics."""
+    """Return None if the `certificate` proves the `dynamics` robust, otherwise say where the proof fails."""
     return check_boxes(dynamics.step, dynamics.start, dynamics.start_label, dynamics.transitions, certificate)
 
 
 def decide(dynamics: Dynamics, epsilon: float) -> Properties | Undecided:
+    """Return the properties of the `dynamics`, from boxes that prove them `epsilon`-robust; Undecided if none were found."""
     found = prove_robust(dynamics, epsilon)
     if isinstance(found, Undecided):
         return found
@@ -104,7 +106,7 @@ def decide(dynamics: Dynamics, epsilon: float) -> Properties | Undecided:
 
 
 def components(boxes: Interval) -> list[int]:
-    """Return the number of every box's path component: boxes that touch are in one."""
+    """Return the number of every box's path component; boxes that touch are in the same one."""
     touching = [np.flatnonzero(boxes.meets(boxes[box : box + 1])) for box in range(len(boxes.low))]
     sources = np.repeat(np.arange(len(touching)), [len(others) for others in touching])
     return connected(len(touching), sources, np.concatenate(touching)).tolist()
@@ -118,10 +120,10 @@ def canonical_automaton(certificate: BoxCertificate, component: Sequence[int]) -
 
 
 def kept_apart(transitions: Transitions, letters: Sequence[str]) -> str:
-    """A word that leads two states round for ever without merging them, in words; empty where there is none."""
+    """Describe a word that, repeated, never merges some two states; return "" if there is no such word."""
     for pair in combinations(range(len(transitions)), 2):
         words = {pair: ""}
-        for p, q in (queue := [pair]):  # grows while it is read
+        for p, q in (queue := [pair]):  # the loop appends to the queue
             for letter, name in enumerate(letters):
                 target = transitions[p][letter], transitions[q][letter]
                 if target == pair:
@@ -133,7 +135,7 @@ def kept_apart(transitions: Transitions, letters: Sequence[str]) -> str:
 
 
 def turning(transitions: Transitions, letters: Sequence[str]) -> str:
-    """A letter that leads round a cycle of several states, in words; empty where there is none."""
+    """Describe a letter that, repeated, leads round a cycle of several states; return "" if there is no such letter."""
     for letter, name in enumerate(letters):
         for state in range(len(transitions)):
             after = state
@@ -147,7 +149,7 @@ def turning(transitions: Transitions, letters: Sequence[str]) -> str:
 
 
 def no_linear_robustness(transitions: Transitions, letters: Sequence[str]) -> str:
-    """Why no linear recurrence, nor a cascade of them, bears any ε > 0 on this automaton; empty where the theorem is silent.
+    """Say why no linear recurrence or cascade of them is ε-robust on this automaton for any ε > 0; return "" if one may be.
 
     A robust η-finite linear recurrence is contracting (Lemma 45), and so is a cascade of contracting ones.
     """
@@ -157,15 +159,21 @@ def no_linear_robustness(transitions: Transitions, letters: Sequence[str]) -> st
 
 @dataclass(frozen=True)
 class Merging:
-    """After `letters` letters the boxes of two labels touch; `gaps` is the least distance of two labels' boxes before each."""
+    """The first word length at which the boxes of two labels touch."""
 
     letters: int
-    labels: tuple[int, int]
-    gaps: tuple[float, ...]
+    labels: tuple[int, int]  # whose boxes touch
+    gaps: tuple[float, ...]  # at each shorter length from 1 on, the least distance between the boxes of two labels
 
 
 def letters_until_merged(dynamics: Dynamics, epsilon: float, limit: int) -> Merging | None:
-    """Return None if no two labels touch within `limit` letters."""
+    """Return the first word length at which errors of at most `epsilon` per letter can confuse two labels, or None.
+
+    Args:
+        dynamics: the maps, the automaton and the start.
+        epsilon: the largest error in every number of the state after every letter.
+        limit: the longest words that are looked at; None is returned if no two labels touch within them.
+    """
     reach: dict[int, Interval] = {dynamics.start_label: dynamics.start}
     gaps: list[float] = []
     for letters in range(1, limit + 1):
@@ -184,5 +192,5 @@ def letters_until_merged(dynamics: Dynamics, epsilon: float, limit: int) -> Merg
 
 
 def distance(x: Interval, y: Interval) -> float:
-    """Return the distance of two boxes [1, n] in the largest number."""
+    """Return the distance between two boxes [1, n] in the maximum norm."""
     return float(np.maximum(0.0, np.maximum(x.low - y.high, y.low - x.high)).max())

@@ -4,12 +4,12 @@ An exact head moves on each letter by S ← (I - β k kᵀ) S + β k vᵀ with w
 float type: a reset of one point, its reflection, or a swap of two. A trained head moves by S ← A_a S + B_a on letter a.
 
 Lines. Along a unit vector u with uᵀA_a = λ_a uᵀ, λ_a = 1, 0 or -1 for all letters a, the memory s = uᵀS is a head by itself;
-if every A_a is diagonal, each channel is one. In a trained layer u is so only nearly. It is sought from every left
-eigenvector of a letter that resets (λ near 0) or reflects (λ near -1): the λ of all letters are rounded, and u is turned to
-where they hold best, the smallest Σ_a |uᵀ(A_a - λ_a I)|², by inverse iteration, which leaves u alone where it holds already.
+if every A_a is diagonal, each channel is such a line. In a trained layer this holds only nearly. The search for u starts from
+every left eigenvector of a letter that resets (λ near 0) or reflects (λ near -1): the λ of all letters are rounded, and inverse
+iteration turns u to the smallest Σ_a |uᵀ(A_a - λ_a I)|²; a u for which the sum is 0 stays where it is.
 Then s moves by s ← (1 - β) s + w: β near 0 keeps s, near 1 sets it to w, near 2 reflects it at w/2. Measured from the mirror
-that the reflections share, a reset is s ← w', a reflection s ← -s. What uᵀA has beside u leaks the rest of the memory into s,
-and is left out.
+that the reflections share, a reset is s ← w', a reflection s ← -s. The part of uᵀA at right angles to u leaks the rest of the
+memory into s; the exact head leaves this part out.
 
 Roots. If every A_a is near I - β k kᵀ, reflections at keys that meet at 60° and 90°, as the roots r = e_i - e_j do, swap
 points: a reflection at r swaps i and j. Measured from the point that all mirrors share, S' with rᵀS' = √2 uᵀS for every key u
@@ -32,25 +32,25 @@ from eigentrack.compiler.plan import Factor, Move
 
 APART = 0.25  # the cosine up to which keys count as at right angles
 Array = NDArray[np.float64]
-ROUNDS = 8
+ROUNDS = 8  # of inverse iteration
 SAME = 0.999  # the cosine from which two lines are one
-EXACT = 1e-9  # keeps the inverse finite at an exact line
+EXACT = 1e-9  # added to the diagonal, so that the inverse is finite at an exact line
 Pair = tuple[int, int]
-TURNED = 0.15  # how far from exact the cosine of two keys may lie: 45° are no 60°
+TURNED = 0.15  # how far from exact the cosine of two keys may lie; small enough to tell 45° from 60°
 State = tuple[tuple[int, ...], ...]  # [points][columns]
-FAINT = 0.1  # of the largest column
+FAINT = 0.1  # a column below this share of the largest column is rounded to 0
 NEAR = 0.3  # how far from exact a β, or a write in units of the memory's size, may lie to be snapped
-LOOSE = 0.5  # beyond, another exact head may be as near
+LOOSE = 0.5  # a head that is farther from exact is not reported: another exact head may be as near
 
 
 @dataclass(frozen=True)
 class ExactHead:
-    """`moved` is the largest change that made it exact: of a β, of two keys' cosine, of a write, or a leak that was cut."""
+    """An exact head that a head of a trained layer is near."""
 
     name: str
-    start: State
-    moves: tuple[Move, ...]  # one a letter
-    moved: float
+    start: State  # the memory before the first letter
+    moves: tuple[Move, ...]  # one per letter
+    moved: float  # the largest change that rounding made: to a β, to the cosine of two keys, to a write, or by cutting a leak
 
     @property
     def columns(self) -> int:
@@ -76,9 +76,13 @@ class ExactHead:
 
 
 def exact_heads(matrices: Array, writes: Array, start: Array, levels: int) -> list[ExactHead]:
-    """Of A [A, H, n, n], B [A, H, n, V] and the memory before the first letter [H, n, V]; nearest to exact first.
+    """Return the exact heads that the heads of a trained layer are near, nearest first.
 
-    Memories are rounded to the whole numbers up to `levels`.
+    Args:
+        matrices: A, [A, H, n, n].
+        writes: B, [A, H, n, V].
+        start: the memory before the first letter, [H, n, V].
+        levels: memories are rounded to whole numbers of at most this modulus.
     """
     found: list[ExactHead | None] = []
     identity = np.eye(matrices.shape[-1])
@@ -93,7 +97,7 @@ def exact_heads(matrices: Array, writes: Array, start: Array, levels: int) -> li
 
 
 def invariant_lines(matrices: Array) -> list[Array]:
-    """Of A [A, n, n], those that some letter moves; how nearly they are invariant is for the caller to judge."""
+    """Return the unit vectors that A [A, n, n] keep nearly on their lines and some letter moves; the caller checks how near."""
     lines: list[Array] = []
     for line in (_turned(matrices, start) for start in _starts(matrices)):
         if all(abs(line @ other) < SAME for other in lines):
@@ -120,7 +124,10 @@ def _turned(matrices: Array, line: Array) -> Array:
 
 
 def exact_line(name: str, unit: Array, matrices: Array, writes: Array, start: Array, levels: int) -> ExactHead | None:
-    """The unit vector [n], A [A, n, n], writes [A, n, V], start [n, V]. None where no exact head is nearest."""
+    """Return the exact head along a line, or None if rounding gives none.
+
+    `unit` is the unit vector [n], `matrices` A [A, n, n], `writes` is [A, n, V], `start` [n, V].
+    """
     led = np.einsum("i,aij->aj", unit, matrices)
     betas = 1 - led @ unit
     exact = np.round(betas).astype(int)
@@ -159,7 +166,7 @@ def _swaps(name: str, matrices: Array, writes: Array, start: Array, levels: int)
 
 
 def _factors(changes: Array) -> tuple[Array, Array, float]:
-    """β and unit key of each letter, I - A = β k kᵀ, and the norm of what is left at worst."""
+    """Return β and the unit key of each letter with I - A ≈ β k kᵀ, and the largest norm of a remainder I - A - β k kᵀ."""
     values, vectors = np.linalg.eigh((changes + changes.transpose(0, 2, 1)) / 2)
     place = np.abs(values).argmax(1)
     betas, keys = values[np.arange(len(place)), place], vectors[np.arange(len(place)), :, place]
@@ -170,7 +177,10 @@ def _factors(changes: Array) -> tuple[Array, Array, float]:
 def exact_roots(
     name: str, keys: dict[int, Array], betas: dict[int, float], writes: Array, start: Array, levels: int
 ) -> ExactHead | None:
-    """`keys` [n] and `betas` of the letters that reflect, writes [A, n, V], start [n, V]. None where they are no roots."""
+    """Return the exact head whose letters swap points, or None if the keys are not near roots e_i - e_j.
+
+    `keys` [n] are those of the letters that reflect, `betas` those of all letters, `writes` is [A, n, V], `start` [n, V].
+    """
     letters, units = list(keys), np.array(list(keys.values()))
     cosines = units @ units.T
     pairs = swapped_points(np.round(2 * cosines).astype(int))
@@ -196,7 +206,7 @@ def exact_roots(
 
 
 def swapped_points(products: NDArray[np.int_]) -> list[Pair] | None:
-    """Pairs (i, j) such that the roots e_i - e_j have these inner products; None if there are none. By trying all."""
+    """Return pairs (i, j) such that the roots e_i - e_j have these inner products, by trying all; None if there are none."""
 
     def extended(pairs: list[Pair], points: int) -> list[Pair] | None:
         if len(pairs) == len(products):
@@ -220,13 +230,13 @@ def _product(x: Pair, y: Pair) -> int:
 
 
 def _column_sizes(values: Array) -> Array:
-    """Of [..., V] the largest modulus in every column; infinite, so that it is rounded away, where a column is faint."""
+    """Return the largest modulus in every column of [..., V], or infinity for a faint column, which then rounds to 0."""
     sizes = np.abs(values).reshape(-1, values.shape[-1]).max(0)
     return np.where(sizes < FAINT * sizes.max(), np.inf, sizes)
 
 
 def _rounded(values: Array, sizes: Array, levels: int) -> tuple[int, ...]:
-    """Whole numbers from -levels to levels for values of at most the column's size: no move mixes columns."""
+    """Return the values as whole numbers: a value of its column's size becomes ±levels (no move mixes columns)."""
     return tuple(int(value) for value in np.round(values / sizes * levels))
 
 

@@ -1,10 +1,10 @@
-"""Three small systems to see metric automata theory on: flip-flop by sLSTM and by Mamba, parity by the sign of a number.
+"""Three small systems that illustrate metric automata theory: flip-flop by sLSTM and by Mamba, parity by a sign.
 
-slstm_flip_flop   ignoring is c ← ½c + tanh 4h, n ← ½n + 1, h = c/n; setting forgets all and writes. Robust: ε = 0.05 holds.
-mamba_flip_flop   ignoring is x ← ¾x, setting x ← ¼x ± ½. Every gate lies in (0, 1): all shrinks, and no ε > 0 holds.
-sign_parity       x ← -x on 1. Exact in every float type, and not robust: errors add up.
+slstm_flip_flop   i: c ← ½c + tanh 4h, n ← ½n + 1, h = c/n; 0 and 1 forget everything and write. Robust for ε = 0.05.
+mamba_flip_flop   i: x ← ¾x; 0 and 1: x ← ¼x ± ½. Every gate lies in (0, 1), so all states shrink: robust for no ε > 0.
+sign_parity       1: x ← -x. Exact in every float type, but not robust, for errors add up.
 
-The letters of flip-flop are 0 and 1, which set the bit, and i, which is ignored.
+The letters of flip-flop are 0 and 1, which set the bit, and i, which leaves it as it is.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from eigentrack.compiler.interval import Arithmetic, Interval
 
 FLIP_FLOP: Transitions = ((0, 1, 0), (0, 1, 1))
 PARITY: Transitions = ((0, 1), (1, 0))
-SETTLED = 64.0  # a logit at which σ is 0 or 1 to any purpose
+SETTLED = 64.0  # a logit at which σ is 0 or 1 for all practical purposes
 REAL = Arithmetic()  # exact real numbers
 
 
 def slstm_flip_flop(input_radius: float = 0.05) -> Dynamics:
-    """Its state is (c, n, h, m) as the layer stores it. Every gate's logit may be off by the radius."""
+    """Return flip-flop by an sLSTM, with the state (c, n, h, m) of the layer; each gate's logit may err by `input_radius`."""
     recurrent = np.zeros((1, 4, 1, 1))
     recurrent[0, 0] = 4.0
 
@@ -44,7 +44,7 @@ def slstm_flip_flop(input_radius: float = 0.05) -> Dynamics:
 
 
 def mamba_flip_flop() -> Dynamics:
-    """One channel with A = -1: the gate is exp(-Δ), ¾ at Δ = ln 4/3."""
+    """Return flip-flop by one channel of Mamba with A = -1, whose gate is exp(-Δ): ¾ at Δ = ln 4/3."""
 
     def letter(gate: float, write: float) -> LetterMap:
         step_logit = math.log(1 / gate - 1)  # softplus of it is -ln gate
@@ -56,7 +56,7 @@ def mamba_flip_flop() -> Dynamics:
 
 
 def mamba_gate(log_rate: Interval, step_logit: Interval) -> Interval:
-    """Return exp(-Δ e^r) with Δ = softplus(logit): Mamba's eigenvalue, between 0 and 1."""
+    """Return Mamba's eigenvalue, between 0 and 1: exp(-Δ e^r) with Δ = softplus(logit)."""
     return REAL.exp(-REAL.times(REAL.softplus(step_logit), REAL.exp(log_rate)))
 
 
@@ -66,10 +66,10 @@ def sign_parity() -> Dynamics:
 
 
 def keeps_sides(gate: float, write: float) -> bool:
-    """Does x ← gate x + write map (-1, 0) into itself, or all of (-1, 0) and (0, 1) into one of them?
+    """Return whether x ← gate x + write maps each of (-1, 0) and (0, 1) into itself, or both into one of them.
 
-    The geometrically constrained view: the read-out need only be continuous on each of these open sets, which touch. Then every
-    gate between 0 and 1 keeps a bit for ever, in exact numbers, and nothing is said about errors.
+    In the geometrically constrained view the read-out need only be continuous on each of these two open sets, which touch.
+    Then every gate between 0 and 1 keeps a bit for ever in exact arithmetic; nothing is said about errors.
     """
     if write == 0:
         return 0 < gate <= 1

@@ -1,11 +1,11 @@
 """Extraction: an automaton read off a network's joint states.
 
-1. A net of joint states (reachable_states.py), closed under all letters up to a radius ρ; ρ is halved until the rest succeeds.
-2. Its states are clustered by single linkage. At a resolution r ≥ ρ the clusters are an automaton if each has one answer and
-   every letter leads each to one cluster, on all states of the net and along random words. The coarsest such r is taken.
-3. The automaton is minimised and compared with the true one, and with the network on words that it was not read from.
+1. Build a net of joint states (reachable_states.py), closed under all letters up to a radius ρ; halve ρ until step 2 succeeds.
+2. Cluster its states by single linkage. At a resolution r ≥ ρ the clusters are an automaton if each has one answer and
+   every letter leads each to one cluster, on all states of the net and along random words. Take the coarsest such r.
+3. Minimise the automaton, and compare it with the true one, and with the network on words that it was not read from.
 
-Where no resolution gives an automaton, that is the answer, with two words that the states could not tell apart as they should.
+If no resolution gives an automaton, the result says so and names two words that share a cluster but should not.
 """
 
 from __future__ import annotations
@@ -23,29 +23,24 @@ from eigentrack.analysis.moore_machine import MooreMachine, first_difference, mi
 from eigentrack.analysis.reachable_states import UNASKED, Numbers, StateNet, Word, build_net, single_linkage
 from eigentrack.tasks.counter_random import derived_seed
 
-COARSEST, HALVINGS = 0.25, 12  # of the net's radius, from this part of the states' diameter on
+COARSEST, HALVINGS = 0.25, 12  # the first radius, as a share of the states' diameter; how many radii are tried
 WORDS = 16  # random words that every automaton must explain
-LIMIT = 1000  # states of a net
+LIMIT = 1000  # the most states of a net
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """`machine` is None where no resolution gave an automaton; `obstacle` then says what was in the way at the last one tried.
+    """The automaton that was read off a network, or the reason why none was."""
 
-    `difference` is a shortest word on which machine and truth differ, and `network_errs` says whether the network answers it
-    wrongly too, or only the reading of its states. `fidelity` is the share of equal answers of machine and network on words
-    of `length` letters that the machine was not read from.
-    """
-
-    machine: MooreMachine | None
-    resolution: float
-    joint_states: int  # of the net
+    machine: MooreMachine | None  # None if no resolution gave an automaton
+    resolution: float  # the distance up to which single linkage joined joint states; the last one tried if machine is None
+    joint_states: int  # the number of states of the net
     clusters: int
-    length: int  # of the random words that it explains
-    obstacle: str | None = None
-    difference: tuple[str, ...] | None = None
-    network_errs: bool = False
-    fidelity: float = 0.0
+    length: int  # letters of the random words that the machine explains
+    obstacle: str | None = None  # why the last resolution that was tried gave no automaton
+    difference: tuple[str, ...] | None = None  # a shortest word on which machine and truth differ; None if they are equal
+    network_errs: bool = False  # whether the network itself answers `difference` wrongly
+    fidelity: float = 0.0  # the share of equal answers of machine and network, on words that the machine was not read from
 
     @property
     def is_equal(self) -> bool:
@@ -56,9 +51,14 @@ class Extraction:
 def extract_machine(
     network: InspectedNetwork, *, length: int, seed: int, limit: int = LIMIT, progress: Callable[[int], None] | None = None
 ) -> Extraction:
-    """`length`: of the random words; at most the horizon, beyond which a network is no automaton.
+    """Read an automaton off the joint states of a network.
 
-    `progress(radii tried)` is called for each of at most HALVINGS.
+    Args:
+        network: the network and the machine that it should be.
+        length: letters of the random words; at most the horizon, beyond which a network is no automaton.
+        seed: of the random words.
+        limit: the most joint states of a net.
+        progress: called with the number of radii tried, after each of at most HALVINGS; None: nobody is told.
     """
     require_fixed_size(network.model)
     if length < 1 or limit < 1:
@@ -96,8 +96,8 @@ def _read_net(network: InspectedNetwork, net: StateNet, length: int) -> Extracti
 
 
 def _obstacle(net: StateNet, clusters: Numbers, letters: tuple[str, ...]) -> str:
-    """Why the clusters are no automaton: two words that should be told apart. Empty if they are one."""
-    seen: dict[tuple[str, int], tuple[int, Word]] = {}  # what was seen of a cluster first, and after which word
+    """Say why the clusters are no automaton, by two words that share a cluster but should not; return "" if they are one."""
+    seen: dict[tuple[str, int], tuple[int, Word]] = {}  # the value that was seen first, and after which word
     if net.first_answer != UNASKED:
         seen["answer", int(clusters[0])] = net.first_answer, ()
     for step in net.steps:
@@ -113,7 +113,7 @@ def _obstacle(net: StateNet, clusters: Numbers, letters: tuple[str, ...]) -> str
 
 
 def _machine(net: StateNet, clusters: Numbers, truth: MooreMachine) -> MooreMachine:
-    """Minimal. An answer to the empty word that nobody asks for is chosen so that the machine is smallest."""
+    """Return the minimal machine of the clusters; an unasked answer to the empty word is chosen to make it smallest."""
     count, start = int(clusters.max()) + 1, int(clusters[0])
     rows, outputs = np.zeros((count, len(truth.letters)), dtype=int), np.full(count, UNASKED)
     outputs[start] = net.first_answer
@@ -135,7 +135,7 @@ def _compare(network: InspectedNetwork, found: Extraction, seed: int) -> Extract
 
 
 def _errs(network: InspectedNetwork, word: Word) -> bool:
-    """Does the network itself answer this word wrongly?"""
+    """Return whether the network itself answers this word wrongly."""
     logits, model_state = network.begin(1)
     state = network.machine.start
     for letter in word:
@@ -159,7 +159,7 @@ def _fidelity(network: InspectedNetwork, machine: MooreMachine, length: int, see
 
 
 def _width(network: InspectedNetwork, letters: Int[Tensor, "W L"]) -> float:
-    """Twice the largest distance of a joint state along the words from their mean."""
+    """Return twice the largest distance between a joint state along the words and the mean of all of them."""
     _, state = network.begin(len(letters))
     vectors = []
     for letter in letters.unbind(1):

@@ -1,11 +1,11 @@
-"""Horizon: the longest length at which a network's answers still hold, for every pattern of input.
+"""Horizon: the longest length up to which a network's answers hold, for every pattern of input.
 
-All patterns are streamed side by side with the network's state, so that 10⁷ letters take no more memory than 10⁵ (but for
-attention's cache). A pattern is given up once it has been wrong for as long as it was right; of the others a few rows go far.
+All patterns are streamed side by side with the network's state, so that 10⁷ letters take no more memory than 10⁵ (except for
+attention's cache). A pattern ends at about twice its horizon; of the others, few rows are read beyond FAR letters.
 
 `precision_sweep` finds the horizon of the same weights in float64, float32, bfloat16 and float16, and with subnormals flushed
-to 0. Half-precision weights still carry a float32 state, as in training and decoding. A horizon that grows with the bits is
-rounding; one that does not is in the weights.
+to 0. Half-precision weights still carry a float32 state, as in training and decoding. If the horizon grows with the number of
+bits, rounding limits it; otherwise the weights do.
 
 B rows  N letters of a piece
 """
@@ -25,29 +25,26 @@ from torch import Tensor
 from eigentrack.analysis.inspected_network import InspectedNetwork
 from eigentrack.analysis.word_patterns import LEAD_IN, Pattern, PatternStream
 
-HOLDS = 0.99  # of a pattern's rows must be right at every length up to the horizon
+HOLDS = 0.99  # the share of a pattern's rows that must be right at every length up to the horizon
 TOKENS_AT_ONCE = 2**16
 LONGEST_PIECE = 4096
-FAR, FAR_ROWS = 100_000, 8  # beyond so many letters at most so many rows of a pattern: minutes, not hours, to 10⁷
-WIDENING = 1.1  # from one point of a curve to the next, beyond length 20
+FAR, FAR_ROWS = 100_000, 8  # beyond FAR letters at most FAR_ROWS rows per pattern go on: minutes, not hours, to 10⁷ letters
+WIDENING = 1.1  # the ratio of the lengths of neighbouring points of a curve, beyond length 20
 
 
 @dataclass(frozen=True)
 class PatternHorizon:
-    """`letters` is the horizon. A point of the curve is a length, and the mean accuracy since the point before.
-
-    Beyond FAR letters at most FAR_ROWS of the rows were read.
-    """
+    """The horizon of a network on one pattern of input."""
 
     pattern: str
-    rows: int
-    letters: int
-    tested: int
-    curve: tuple[tuple[int, float], ...]
+    rows: int  # words of the pattern; beyond FAR letters at most FAR_ROWS of them were read
+    letters: int  # the horizon
+    tested: int  # the length up to which the pattern was read
+    curve: tuple[tuple[int, float], ...]  # (length, mean accuracy since the length before it)
 
     @property
     def is_open(self) -> bool:
-        """It held as far as it was tested."""
+        """Whether the answers held as far as they were tested."""
         return self.letters == self.tested
 
 
@@ -65,7 +62,15 @@ def find_horizons(
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[PatternHorizon, ...]:
-    """`progress(letters done)` is called after every piece."""
+    """Return the horizon of a network on each pattern.
+
+    Args:
+        network: the network and the machine that it should be.
+        patterns: the words to read, from `input_patterns`.
+        longest: the most letters that are read of a word.
+        seed: of the random letters.
+        progress: called with the number of letters done after every piece; None: nobody is told.
+    """
     if longest < 1:
         raise ValueError(f"longest={longest} must be at least 1")
     trials = [_Trial(network, pattern, seed) for pattern in patterns]
@@ -92,7 +97,7 @@ def find_horizons(
 
 
 class _Trial:
-    """One pattern while it is streamed."""
+    """The rows, the answers so far and the curve of one pattern while it is streamed."""
 
     def __init__(self, network: InspectedNetwork, pattern: Pattern, seed: int) -> None:
         self.pattern, self.stream, self.rows = pattern, PatternStream(network, pattern, seed), pattern.rows
@@ -113,7 +118,7 @@ class _Trial:
                 self._close_point()
 
     def thin_out(self) -> Bool[Tensor, " B"]:
-        """Which rows go on: none of a pattern that is given up, few of one that has come far."""
+        """Keep no row of a pattern that has ended, few of one beyond FAR letters; return which rows go on."""
         before = self.rows
         if self._horizon is not None and self._tested >= 2 * self._horizon + LEAD_IN:
             self.rows = 0
@@ -137,7 +142,7 @@ class _Trial:
         return _next_point(self._last_point)
 
     def _cuts(self, count: int) -> list[int]:
-        """The lengths of the parts of a piece between the points of the curve."""
+        """Return the lengths of the parts into which the points of the curve cut a piece."""
         ends, last, end = [self._tested], self._next_point, self._tested + count
         while last < end:
             ends.append(last)
@@ -161,6 +166,8 @@ FLUSHED = "float32, flush to zero"
 
 @dataclass(frozen=True)
 class PrecisionHorizons:
+    """The horizons of a network in one precision."""
+
     precision: str
     horizons: tuple[PatternHorizon, ...]
 
@@ -177,7 +184,15 @@ def precision_sweep(
     seed: int,
     progress: Callable[[str, int], None] | None = None,
 ) -> tuple[PrecisionHorizons, ...]:
-    """`progress(precision, letters done)`. Flushing is left out where the processor, or a GPU, cannot be told to."""
+    """Return the horizons of the same weights in each precision; flushing is left out where the device cannot flush.
+
+    Args:
+        network: the network and the machine that it should be.
+        patterns: the words to read, from `input_patterns`.
+        longest: the most letters that are read of a word.
+        seed: of the random letters.
+        progress: called with the precision and its number of letters done after every piece; None: nobody is told.
+    """
     cases = list(PRECISIONS)
     if network.device.type == "cpu" and _can_flush():
         cases.append(FLUSHED)

@@ -1,10 +1,10 @@
 """InspectedNetwork: a network under inspection, and the machine that it should be.
 
-A word is read as its opening tokens, then the tokens of each letter; the answer to a letter is due with the last of them.
+A word is read as the opening tokens, then the tokens of each letter; the last token of a letter gives the answer.
 
-The joint state of a network is all that its layers carry, memories and convolution windows, in the order of the layers.
+The joint state of a network is everything that its layers carry, memories and convolution windows, in the order of the layers.
 
-B sequences  N letters  k tokens a letter  V answers  D numbers of a joint state
+B sequences  N letters  k tokens per letter  V answers  D numbers of a joint state
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from eigentrack.models.sequence_model import Block, ModelState
 from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.automaton_walk import AutomatonWalk
 
-LEAVES = 0.1  # of the letters that a compiled network is tested on, the share that may leave the language for good
+LEAVES = 0.1  # the share of a test word's letters that may lead to a state from which no word is accepted
 
 
 @dataclass(frozen=True)
 class InspectedNetwork:
-    """`walk` draws the random words that the network was made for."""
+    """A network under inspection, and the machine that it should be."""
 
     model: SequenceModel
-    machine: MooreMachine
-    opening: tuple[int, ...]
-    spelling: tuple[tuple[int, ...], ...]  # of each letter, k tokens
-    walk: AutomatonWalk
+    machine: MooreMachine  # what the network should compute
+    opening: tuple[int, ...]  # the tokens before the first letter
+    spelling: tuple[tuple[int, ...], ...]  # the k tokens of each letter
+    walk: AutomatonWalk  # draws the random words that the network was made for
 
     @classmethod
     def from_task(cls, model: SequenceModel, task: TrackingTask, letters: tuple[str, ...] | None = None) -> InspectedNetwork:
-        """Return a trained model and the machine of its task. `letters` names them; otherwise they are numbers, as there."""
+        """Return a trained model with the machine of its task; `letters` are their names, None: the task's numbers."""
         if max(task.vocab_size, task.classes) > model.config.vocab_size:
             raise ValueError(
                 f"the task has {task.vocab_size} tokens and {task.classes} answers, the model {model.config.vocab_size} "
@@ -54,7 +54,7 @@ class InspectedNetwork:
 
     @classmethod
     def from_compiled(cls, compiled: Compiled) -> InspectedNetwork:
-        """Return a compiled network, whose answers are the states of its automaton."""
+        """Return a compiled network with its machine, whose answers are the states of the automaton."""
         dfa, alphabet = compiled.dfa, compiled.alphabet
         machine = MooreMachine(dfa.letters, dfa.transitions, tuple(range(dfa.states)), dfa.start)
         spelling = tuple(tuple(alphabet.spelled(letter)) for letter in range(alphabet.letters))
@@ -70,7 +70,7 @@ class InspectedNetwork:
         return len(self.spelling[0])
 
     def begin(self, rows: int) -> tuple[Float[Tensor, "B V"] | None, ModelState]:
-        """The answers to the empty word, None where no token comes before the first letter, and the state."""
+        """Return the answers to the empty word (None if there are no opening tokens) and the state after the opening."""
         state = ModelState(tuple(mixer.initial_state(rows) for mixer in model_mixers(self.model)))
         answers = None
         for token in self.opening:
@@ -79,13 +79,13 @@ class InspectedNetwork:
         return answers, state
 
     def read(self, letters: Int[Tensor, "B N"], state: ModelState) -> tuple[Float[Tensor, "B N V"], ModelState]:
-        """Many letters at once, as in training."""
+        """Read many letters at once, as in training; return the answer to each and the state."""
         k = self.tokens_per_letter
         logits, state = self.model(self._spelling[letters].flatten(1), state)
         return logits[:, k - 1 :: k, : self.machine.classes], state
 
     def step(self, letters: Int[Tensor, " B"], state: ModelState) -> tuple[Float[Tensor, "B V"], ModelState]:
-        """One letter for each row, by the step function: no rounding depends on what comes later."""
+        """Read one letter per row with the model's step function, whose rounding does not depend on later letters."""
         for token in self._spelling[letters].unbind(1):
             logits, state = self.model.step(token, state)
         return logits[:, : self.machine.classes], state
@@ -96,7 +96,7 @@ class InspectedNetwork:
 
 
 def model_mixers(model: SequenceModel) -> tuple[Mixer, ...]:
-    """Of every layer."""
+    """Return the mixer of every layer."""
     return tuple(cast(Block, block).mixer for block in model.blocks)
 
 
@@ -116,7 +116,7 @@ def state_vector(state: ModelState) -> Float[Tensor, "B D"]:
 
 
 def shifted(state: ModelState, by: Float[Tensor, "B D"]) -> ModelState:
-    """Every number moved by its entry of `by`, and rounded to its type."""
+    """Return the state with `by` added to its numbers, each rounded to its type."""
     moves = iter(by.split([part[0].numel() for part in state_parts(state)], 1))
 
     def move(part: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Inspection: everything that can be said about a network's weights and, where its automaton is known, about its answers."""
+"""Inspection: every analysis of a network's weights and, if its automaton is known, of its answers."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from eigentrack.analysis.state_geometry import LOOKS, Geometry, merging_time, st
 from eigentrack.analysis.word_patterns import input_patterns
 from eigentrack.json_text import plain_json
 
-Progress = Callable[[str, int, int], None]  # what is looked at, how much of it is done, of how much
+Progress = Callable[[str, int, int], None]  # the name of the analysis, the work done, all of its work
 
-RANDOM_ROWS, CYCLE_ROWS = 64, 8
-SWEPT = 4096  # letters to which states are followed and precisions compared
-NOISY = (32, 256)  # letters
-READ_FROM = 40  # letters of the words that an automaton is read from, unless training or the horizon ended before
-WITH_ATTENTION = 1024  # letters: the cost of attention grows with the square
-MOST_TOKENS = 32  # whose spectra are shown, where no task names the letters
+RANDOM_ROWS, CYCLE_ROWS = 64, 8  # words per pattern
+SWEPT = 4096  # the most letters for the geometry of the states and for the comparison of precisions
+NOISY = (32, 256)  # letters for which the tolerated noise is measured
+READ_FROM = 40  # letters of the words that an automaton is read from; fewer if training or the horizon was shorter
+WITH_ATTENTION = 1024  # the most letters with attention, whose cost grows with their square
+MOST_TOKENS = 32  # the most tokens whose spectra are shown if no task names the letters
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a task is needed for is empty or None without one; `notes` say what was left out, and why."""
+    """The results of all analyses of one network; those that need a task are empty or None without one."""
 
-    kind: str
+    kind: str  # where the network comes from, such as "training run"
     task: str
-    mixers: tuple[str, ...]
+    mixers: tuple[str, ...]  # one name per layer
     parameters: int
-    trained_to: int | None
+    trained_to: int | None  # letters of the longest word in training; None if unknown
     seed: int
     spectra: tuple[LayerSpectrum, ...]
     horizons: tuple[PatternHorizon, ...] = ()
     geometry: tuple[Geometry, ...] = ()
     noise: tuple[NoiseTolerance, ...] = ()
-    merging_time: int | None = None
+    merging_time: int | None = None  # letters; see state_geometry.merging_time
     certified_noise: CertifiedNoise | None = None
     precisions: tuple[PrecisionHorizons, ...] = ()
     extraction: Extraction | None = None
     snapped: Snapped | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was left out, and why
 
     @property
     def worst(self) -> PatternHorizon:
@@ -60,7 +60,14 @@ class Inspection:
 
 
 def inspect_network(loaded: Loaded, *, longest: int, seed: int, progress: Progress) -> Inspection:
-    """Words of up to `longest` letters are tried."""
+    """Run every analysis on a network.
+
+    Args:
+        loaded: the network, from `load_inspected`.
+        longest: the most letters of the words that are tried.
+        seed: of all random words and directions.
+        progress: called with the name of the analysis, the work done and all of its work.
+    """
     if longest < 1:
         raise ValueError(f"longest={longest} must be at least 1")
     network, notes = loaded.network, []
@@ -133,7 +140,7 @@ def _states(network: InspectedNetwork, longest: int, seed: int, progress: Progre
     noise: list[NoiseTolerance] = []
     for number, letters in enumerate(NOISY, start=1):
         found = noise_tolerance(network, min(letters, longest), seed=seed)
-        # samples of other words: what misread a shorter one would misread a longer one, too
+        # the trials use different words; noise that is misread within fewer letters is misread within more letters, too
         noise.append(dataclasses.replace(found, noise=min([found.noise, *(shorter.noise for shorter in noise)])))
         progress("noise", number, len(NOISY))
     last, merged = geometry[-1], None

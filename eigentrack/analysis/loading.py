@@ -1,4 +1,4 @@
-"""What `inspect` can open: the folder of a training run, of a saved model, or of a compiled network."""
+"""Loading of what `inspect` can open: the folder of a training run, of a saved model, or of a compiled network."""
 
 from __future__ import annotations
 
@@ -23,17 +23,24 @@ COMPILED = "compiled network"
 
 @dataclass(frozen=True)
 class Loaded:
-    """`network` is None where no automaton says what the network should do; its weights can be looked at all the same."""
+    """A model that was opened for inspection."""
 
     model: SequenceModel
-    kind: str
+    kind: str  # "training run", "saved model" or "compiled network"
     task: str
-    network: InspectedNetwork | None
-    trained_to: int | None  # the longest word in training
+    network: InspectedNetwork | None  # None if no automaton says what the model should do
+    trained_to: int | None  # letters of the longest word in training; None if unknown
 
 
 def load_inspected(folder: Path, task: str | None, options: dict[str, Any], device: str) -> Loaded:
-    """`task` and its options say what a saved model should do; a run and a compiled network know it themselves."""
+    """Open a folder for inspection.
+
+    Args:
+        folder: a training run, a saved model or a compiled network.
+        task: the name of the task that the model should do; None: the run's own; leave it None for a compiled network.
+        options: of the task; must be empty without a task.
+        device: where the model computes.
+    """
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder: name a training run, a saved model or a compiled network")
     if task is None and options:
@@ -65,7 +72,7 @@ def load_inspected(folder: Path, task: str | None, options: dict[str, Any], devi
 
 
 def _check_is_ours(folder: Path) -> None:
-    """A folder of transformers that is not ours says its model type; all else is for load_model to judge."""
+    """Raise if the folder holds another project's model; load_model reports everything else that is wrong."""
     try:
         values = json.loads((folder / CONFIG_FILE).read_text())
     except (OSError, ValueError):
@@ -77,7 +84,7 @@ def _check_is_ours(folder: Path) -> None:
 
 
 def _letter_names(task: str, options: dict[str, Any]) -> tuple[str, ...] | None:
-    """As the language or the group names them; None where the task only numbers them."""
+    """Return the names that the language or the group gives to the letters; None if the task only numbers them."""
     if task in ("language", "language-state"):
         about = {name: options.get(name) for name in ("name", "regex", "dfa")}
         return chosen_automaton(about["name"], about["regex"], options.get("alphabet", ""), about["dfa"]).letters

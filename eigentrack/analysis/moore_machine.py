@@ -1,6 +1,6 @@
 """MooreMachine: an automaton that answers after every letter: q ← δ(q, a), answer λ(q). A DFA has the answers 0 and 1.
 
-The answer before the first letter counts only where a network is asked for it, that is where it reads an opening token.
+The answer before the first letter counts only if the network reads an opening token, with which it gives that answer.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from eigentrack.automata.dfa import merged_states
 
 @dataclass(frozen=True)
 class MooreMachine:
-    """`transitions[state][letter]` and the answer `outputs[state]`; letters are named."""
+    """An automaton that answers after every letter."""
 
-    letters: tuple[str, ...]
-    transitions: tuple[tuple[int, ...], ...]
-    outputs: tuple[int, ...]
+    letters: tuple[str, ...]  # the names of the letters
+    transitions: tuple[tuple[int, ...], ...]  # [state][letter]
+    outputs: tuple[int, ...]  # the answer in each state
     start: int = 0
 
     def __post_init__(self) -> None:
-        DFA(self.letters, self.transitions, frozenset(), self.start)  # names what is wrong with letters, transitions or start
+        DFA(self.letters, self.transitions, frozenset(), self.start)  # raises if letters, transitions or start are wrong
         if len(self.outputs) != len(self.transitions):
             raise ValueError(f"{len(self.outputs)} outputs for {len(self.transitions)} states")
         if min(self.outputs) < 0:
@@ -37,24 +37,24 @@ class MooreMachine:
         return max(self.outputs) + 1
 
     def ignored(self) -> tuple[int, ...]:
-        """The letters that leave every state as it is."""
+        """Return the letters that leave every state as it is."""
         columns = zip(*self.transitions, strict=True)
         return tuple(letter for letter, images in enumerate(columns) if images == tuple(range(self.states)))
 
     def recogniser(self, answer: int = 1) -> DFA:
-        """The words after which the machine gives this answer."""
+        """Return the DFA of the words after which the machine gives this answer."""
         accepting = frozenset(state for state, output in enumerate(self.outputs) if output == answer)
         return DFA(self.letters, self.transitions, accepting, self.start)
 
 
 def minimal_machine(machine: MooreMachine) -> MooreMachine:
-    """Unreachable states dropped, equivalent ones merged; numbered in the order of a search from the start."""
+    """Drop unreachable states and merge equivalent ones; states are numbered in the order of a search from the start."""
     kept, rows = merged_states(machine.transitions, machine.outputs, machine.start)
     return MooreMachine(machine.letters, rows, tuple(machine.outputs[state] for state in kept))
 
 
 def first_difference(x: MooreMachine, y: MooreMachine, *, with_empty_word: bool) -> tuple[str, ...] | None:
-    """A shortest word after which the machines answer differently; None if there is none."""
+    """Return a shortest word after which the machines answer differently; None if there is none."""
     if x.letters != y.letters:
         raise ValueError(f"the alphabets differ: {', '.join(x.letters)} and {', '.join(y.letters)}")
     start = x.start, y.start

@@ -1,12 +1,12 @@
-"""Noise: how large an error ε in every step a network bears, by trial for a while, and by proof for ever.
+"""Noise: the largest error ε per step that a network tolerates, by trial on words of some length, or by proof on all words.
 
 By trial: after every letter the joint state is moved by ε in a random direction, until an answer is wrong.
 
-The largest ε at which nothing is misread is found by bisection over powers of two; every trial draws its words and directions
-from the same seed. A trial is a sample: a cleverer noise may do harm below it, so this is an upper bound of the true ε.
+Bisection over powers of two finds the largest ε at which every answer is right; every trial draws its words and directions
+from the same seed. A trial is a sample: a worse direction may do harm at a smaller ε, so this is an upper bound of the true ε.
 
-By proof: non-linear layers are asked by boxes. These widen in every layer and norm, so a trained network is decided only if it
-is small and saturates. Linear layers bear no ε > 0 unless the last few letters decide the answer (dynamics.py).
+By proof: non-linear layers are decided by boxes. These widen in every layer and norm, so that a trained network is decided only
+if it is small and saturates. Linear layers tolerate no ε > 0 unless the last few letters decide the answer (dynamics.py).
 
 B rows  D numbers of a joint state
 """
@@ -26,21 +26,22 @@ from eigentrack.layers import Convolution, LinearMixer
 from eigentrack.tasks.counter_random import derived_seed
 
 SMALLEST, LARGEST = -16, 8  # powers of two that are tried, in units of the mean |joint state|
-HALVINGS = 8  # of the interval between them: the answer is within 7 %
+HALVINGS = 8  # bisections of the interval between these powers: the result is within 7 %
 
 
 @dataclass(frozen=True)
 class NoiseTolerance:
-    """`noise` is 0 where even the smallest tried is too much, or the network errs by itself within the letters.
+    """The largest noise per letter at which every answer was right in a trial.
 
-    Where the state is forgotten at once nothing is ever too much, and it is near the largest that was tried.
+    `noise` is 0 if the smallest noise that was tried is too much, or if the network errs without noise. For a network that
+    forgets its state at once no noise is too much, and `noise` is near the largest that was tried.
     """
 
     letters: int
-    rows: int
+    rows: int  # words that were tried
     seed: int
     noise: float
-    state_norm: float  # the mean |joint state|, to measure the noise by
+    state_norm: float  # the mean |joint state|, the unit of `relative`; too small if the network errs without noise
 
     @property
     def relative(self) -> float:
@@ -49,6 +50,14 @@ class NoiseTolerance:
 
 @torch.no_grad()
 def noise_tolerance(network: InspectedNetwork, letters: int, *, rows: int = 32, seed: int) -> NoiseTolerance:
+    """Return the largest noise per letter that a network tolerates, by trial.
+
+    Args:
+        network: the network and the machine that it should be.
+        letters: the length of the words.
+        rows: the number of words.
+        seed: of the words and the directions.
+    """
     require_fixed_size(network.model)
     if letters < 1:
         raise ValueError(f"letters={letters} must be at least 1")
@@ -62,7 +71,7 @@ def noise_tolerance(network: InspectedNetwork, letters: int, *, rows: int = 32, 
 
 
 def _trial(network: InspectedNetwork, letters: int, noise: float, rows: int, seed: int) -> tuple[bool, float]:
-    """Is any answer wrong? And the mean norm of the joint states, before any is."""
+    """Return whether any answer is wrong, and the mean norm of the joint states (too small if an answer is wrong)."""
     generator = torch.Generator().manual_seed(derived_seed(seed, "noise") % 2**63)
     answers = torch.tensor(network.machine.outputs)
     word, states = network.walk(torch.full((rows,), network.machine.start), letters, derived_seed(seed, "noisy words"), 0)
@@ -84,13 +93,14 @@ MOST_BOXES = 1000
 
 @dataclass(frozen=True)
 class CertifiedNoise:
-    """`epsilon` is None where it was not decided, and 0 where no error is borne for ever; `reason` says why."""
+    """The largest error after every letter that provably changes no answer on any word."""
 
-    epsilon: float | None
+    epsilon: float | None  # None if undecided, 0 if no error is tolerated on all words
     reason: str
 
 
 def certified_noise(network: InspectedNetwork) -> CertifiedNoise:
+    """Return the largest error that the `network` provably tolerates on words of every length."""
     if all(isinstance(mixer, (LinearMixer, Convolution)) for mixer in model_mixers(network.model)):
         machine = minimal_machine(network.machine)
         reason = no_linear_robustness(machine.transitions, machine.letters)
@@ -105,9 +115,9 @@ def certified_noise(network: InspectedNetwork) -> CertifiedNoise:
 
 
 def proved_boxes(network: InspectedNetwork, epsilon: float) -> BoxCertificate | Undecided:
-    """A box of joint states, or several, for every state of the machine that the network should be.
+    """Return one or more boxes of joint states for every state of the machine, which prove ε-robustness, or why there are none.
 
-    The answer after the opening's last token, which is that to the empty word, must be certain, too.
+    The answer to the empty word, which comes after the last opening token, must be certain, too.
     """
     if network.tokens_per_letter != 1:
         raise ValueError("boxes are found for networks that read one token a letter")

@@ -1,4 +1,4 @@
-"""The page of an inspection: one HTML file that asks for nothing from outside, and the same in JSON."""
+"""The page of an inspection: one self-contained HTML file, and the same results in JSON."""
 
 from __future__ import annotations
 
@@ -16,14 +16,21 @@ from eigentrack.compiler import save_compiled
 from eigentrack.files import write_text
 
 EXACT = "exact"
-MOST_ROWS = 64  # of a table; the JSON has all
+MOST_ROWS = 64  # the most rows of a table on the page; the JSON has all rows
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#222}
 table{border-collapse:collapse;margin:.8rem 0}td,th{border:1px solid #ccc;padding:.15rem .6rem;text-align:right}
 td:first-child,th:first-child,table.facts td{text-align:left}img{max-width:100%}p.note{color:#666}"""
 
 
 def write_inspection(inspection: Inspection, name: str, provenance: Mapping[str, str], folder: Path) -> tuple[Path, Path]:
-    """inspection.html and inspection.json; and in the folder `exact` the network that this one was snapped to, if it was."""
+    """Write inspection.html and inspection.json, and return their paths; a network that was snapped goes to `exact`.
+
+    Args:
+        inspection: what `inspect_network` returned.
+        name: the title of the page.
+        provenance: further rows of the page's first table, such as versions, by name.
+        folder: where the files are written; it is made if missing.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if inspection.snapped is not None:
         save_compiled(inspection.snapped.compiled, folder / EXACT)
@@ -54,7 +61,7 @@ def render(inspection: Inspection, name: str, provenance: Mapping[str, str]) -> 
 
 
 def summary_rows(inspection: Inspection) -> list[tuple[str, str]]:
-    """What a reader wants to know first: the same on the page and in the terminal."""
+    """Return the rows of the summary, which the page and the terminal show first."""
     rows = [
         ("task", inspection.task),
         ("layers", ", ".join(inspection.mixers)),

@@ -1,4 +1,4 @@
-"""The pictures of an inspection, each a PNG in memory."""
+"""The plots of an inspection, each as the bytes of a PNG."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_PANELS, MOST_CURVES = 12, 10
 
 
 def plot_unit_disk(spectra: Sequence[LayerSpectrum]) -> bytes:
-    """One panel a layer, one colour a token."""
+    """Plot the eigenvalues on the unit disk: one panel per layer, one colour per token."""
     figure, panels = _panels(len(spectra[:MOST_PANELS]), 3.4, 3.4)
     for axes, layer in zip(panels, spectra, strict=False):
         _draw_circle(axes)
@@ -37,7 +37,7 @@ def plot_unit_disk(spectra: Sequence[LayerSpectrum]) -> bytes:
 
 
 def plot_gates(spectra: Sequence[LayerSpectrum]) -> bytes:
-    """The histograms of eigenvalues, betas and gates, one panel each."""
+    """Plot the histograms of eigenvalues, betas and gates, one panel each."""
     entries = [(layer, name, found) for layer in spectra for name, found in layer.histograms.items()][:MOST_PANELS]
     figure, panels = _panels(len(entries), 3.4, 2.2)
     for axes, (layer, name, found) in zip(panels, entries, strict=False):
@@ -49,7 +49,7 @@ def plot_gates(spectra: Sequence[LayerSpectrum]) -> bytes:
 
 
 def plot_horizons(horizons: Sequence[PatternHorizon], trained_to: int | None) -> bytes:
-    """Accuracy against length, the worst patterns and the random one."""
+    """Plot accuracy against length, for the worst patterns and for random words."""
     figure, (axes,) = _panels(1, 7, 3.6)
     for horizon in dict.fromkeys([horizons[0], *worst_first(horizons)[: MOST_CURVES - 1]]):
         lengths, accuracies = zip(*horizon.curve, strict=True)
@@ -62,7 +62,7 @@ def plot_horizons(horizons: Sequence[PatternHorizon], trained_to: int | None) ->
 
 
 def plot_geometry(geometry: Sequence[Geometry]) -> bytes:
-    """Gap and radius of the labelled states, and the margin of the answers, against length."""
+    """Plot gap and radius of the labelled states, and the margin of the answers, against length."""
     figure, (left, right) = _panels(2, 4, 3)
     lengths = [look.length for look in geometry]
     left.plot(lengths, [look.gap for look in geometry], marker="o", label="smallest gap")

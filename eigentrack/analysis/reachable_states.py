@@ -2,11 +2,11 @@
 
 A StateNet holds joint states, no two of them within ρ, such that every letter leads each to within ρ of one of them.
 
-It is what the start and the states along random words generate: a state that lies within ρ of a known one counts as that one.
-At ρ = 0 this is the closure by which the compiler proves a network; here ρ bridges what training left inexact.
+The start and the states along random words generate the net: a state that lies within ρ of a known one counts as that one.
+At ρ = 0 this is the closure by which the compiler proves a network; ρ > 0 tolerates what training left inexact.
 
-Clusters are by single linkage: at resolution r two points are together if steps of at most r lead from one to the other. The
-edges of a minimum spanning tree say it for every r: those longer than r are cut.
+The clusters are those of single linkage: at resolution r two points are in one cluster if steps of at most r lead from one to
+the other. A minimum spanning tree gives the clusters for every r: edges longer than r are cut.
 
 W random words  L letters of a word  n points  D numbers of a joint state
 """
@@ -25,7 +25,7 @@ from eigentrack.analysis.inspected_network import InspectedNetwork, state_vector
 from eigentrack.automata.components import connected
 from eigentrack.models.sequence_model import ModelState
 
-UNASKED = -1  # the answer to the empty word where no token comes before the first letter
+UNASKED = -1  # stands for the answer to the empty word if there are no opening tokens
 AT_ONCE = 1024  # joint states that are stepped together
 
 Word = tuple[int, ...]
@@ -33,28 +33,28 @@ Word = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """A letter led from near one state to near another, where the network gave this answer; `word` comes before the letter."""
+    """A step of the network by one letter, from near one state of the net to near another."""
 
-    before: int
+    before: int  # the number of the state before the letter
     letter: int
-    after: int
-    answer: int
-    word: Word
+    after: int  # the number of the state after the letter
+    answer: int  # that the network gave to the letter
+    word: Word  # the letters before this one
 
 
 @dataclass(frozen=True)
 class StateNet:
-    """State 0 is the start. `steps` are all that were seen: every state by every letter, and those of the random words."""
+    """Joint states that are closed under all letters up to a radius."""
 
-    radius: float
-    vectors: NDArray[np.float64]
+    radius: float  # ρ
+    vectors: NDArray[np.float64]  # [n, D]; state 0 is the start
     first_answer: int  # to the empty word
-    steps: tuple[Step, ...]
+    steps: tuple[Step, ...]  # every letter from every state, and the steps along the random words
 
 
 @torch.no_grad()
 def build_net(network: InspectedNetwork, letters: Int[Tensor, "W L"], radius: float, limit: int) -> StateNet | None:
-    """None if it takes more than `limit` states."""
+    """Return the net of joint states that the random words `letters` generate; None if it has more than `limit` states."""
     net = _Net(network, radius, limit)
     first, state = network.begin(1)
     net.add(state, [()])
@@ -69,18 +69,18 @@ def build_net(network: InspectedNetwork, letters: Int[Tensor, "W L"], radius: fl
 
 
 class _Net:
-    """A net while it grows."""
+    """A net under construction."""
 
     def __init__(self, network: InspectedNetwork, radius: float, limit: int) -> None:
         _, start = network.begin(1)
         self.network, self.radius, self.limit = network, radius, limit
         self.vectors, self.count = np.empty((limit + 1, state_vector(start).shape[1])), 0
-        self.words: list[Word] = []  # that lead to each state
+        self.words: list[Word] = []  # one word that leads to each state
         self.steps: list[Step] = []
-        self._fresh: list[ModelState] = []  # the states that no letter was tried on yet, in their order
+        self._fresh: list[ModelState] = []  # the states from which no letter has been tried, in order
 
     def add(self, states: ModelState, words: list[Word]) -> list[int]:
-        """The number of the known state within the radius of each; where there is none, it becomes known itself."""
+        """Return the number of the known state within the radius of each state; a state without one is added to the net."""
         numbers, new = [], []
         for row, vector in enumerate(state_vector(states).cpu().numpy()):
             distances = np.linalg.norm(self.vectors[: self.count] - vector, axis=1)
@@ -100,14 +100,17 @@ class _Net:
     def step(
         self, before: list[int], letters: list[int], words: list[Word], states: ModelState
     ) -> tuple[list[int], ModelState]:
-        """One letter for each row, which stands near the state `before` after its word: near which it stands now."""
+        """Read one letter per row; return the numbers of the states that the rows are near now, and the states themselves.
+
+        `before` are the numbers of the states that the rows were near, `words` the letters that led there.
+        """
         logits, states = self.network.step(torch.tensor(letters, device=self.network.device), states)
         after = self.add(states, [(*word, letter) for word, letter in zip(words, letters, strict=True)])
         self.steps += map(Step, before, letters, after, logits.argmax(-1).tolist(), words)
         return after, states
 
     def close(self) -> bool:
-        """Tries every letter on every state until nothing new comes up; False if there are more than the limit."""
+        """Try every letter from every state until no new state is found; return False if there are more than the limit."""
         alphabet, done = range(len(self.network.machine.letters)), 0
         while self._fresh and self.count <= self.limit:
             states, self._fresh = ModelState.stack(self._fresh), []
@@ -127,23 +130,23 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Linkage:
-    """The edges of the spanning tree, longest first."""
+    """The edges of a minimum spanning tree, longest first."""
 
-    lengths: NDArray[np.float64]
-    ends: Numbers  # n-1 2
+    lengths: NDArray[np.float64]  # [n-1]
+    ends: Numbers  # the two points of each edge, [n-1, 2]
 
     @property
     def resolutions(self) -> list[float]:
-        """Where the clusters change, coarse to fine: all in one, then ever more clusters, down to equal points only."""
+        """The resolutions at which the clusters change, from one cluster of all points down to clusters of equal points."""
         return sorted({*self.lengths.tolist(), 0.0}, reverse=True)
 
     def clusters(self, resolution: float) -> Numbers:
-        """The number of the cluster of every point."""
+        """Return the number of the cluster of every point."""
         return connected(len(self.lengths) + 1, *self.ends[self.lengths <= resolution].T)
 
 
 def single_linkage(points: Points) -> Linkage:
-    """Prim's algorithm: n rounds over n distances."""
+    """Find a minimum spanning tree of the points [n, D] by Prim's algorithm, in n rounds over n distances."""
     count = len(points)
     if count == 0:
         raise ValueError("there are no points to link")
@@ -157,7 +160,7 @@ def single_linkage(points: Points) -> Linkage:
         closer = outside & (distance < nearest)
         nearest[closer], parent[closer] = distance[closer], newest
         newest = int(np.argmin(np.where(outside, nearest, np.inf)))
-        # again without cancellation: equal points are at distance 0
+        # computed again without cancellation, so that equal points are at distance 0
         lengths.append(float(np.linalg.norm(points[newest] - points[parent[newest]])))
         ends.append((newest, int(parent[newest])))
     order = np.argsort(lengths)[::-1]

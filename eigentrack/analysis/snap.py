@@ -1,9 +1,9 @@
 """Snap to exact: a trained network's near-exact memory, made exact and proved.
 
-The heads of the one layer are rounded (exact_heads.py) and run in whole numbers: how letters move them was learned. The
-automaton only chooses: the fewest heads that have one joint state of their own in each of its states make the new network's
-layer. The read-out is set anew, each state's logit by the vector x that its joint state shows: ⟨x, y⟩ - |x|²/2, largest for the
-nearest. The compiler builds the weights, and its certificate proves them right on every word of every length.
+The heads of the network's only layer are rounded (exact_heads.py) and then run in whole numbers; how letters move them was
+learned. The automaton only selects heads: the fewest whose joint state identifies each of its states form the new layer. The
+read-out is set anew: with x the vector that is read in a state, its logit on the read-out y is ⟨x, y⟩ - |x|²/2, largest for the
+nearest x. The compiler builds the weights, and its certificate proves them right on every word of every length.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from eigentrack.analysis.exact_heads import NEAR, Array, ExactHead, State, exact
 from eigentrack.analysis.inspected_network import InspectedNetwork, model_mixers
 from eigentrack.analysis.moore_machine import MooreMachine, minimal_machine
 from eigentrack.compiler import Choice, Compiled, NetworkPlan, compile_network
+from eigentrack.compiler.compiled import SNAPPED
 from eigentrack.compiler.plan import ALWAYS, Block, Head, Products, Wiring
 from eigentrack.layers import LinearMixer, MixerState
 
-LEVELS = (1, 8)  # to which memories are rounded; with -1, 0 and 1 alone the proof holds for every backend
-MOST_HEADS = 3  # that are joined
-CANDIDATES = 16  # heads nearest to exact that are joined; alone, all are tried
-MOST_PAIRS = 64  # of a state and a joint state that are looked at for another start
+LEVELS = (1, 8)  # the largest whole numbers of a rounded memory, in turn; with 1 the proof holds for every backend
+MOST_HEADS = 3  # the most heads of the new layer
+CANDIDATES = 16  # several heads are chosen among so many nearest to exact; a single head among all
+MOST_PAIRS = 64  # the most pairs of a state and a joint state in the search for another start
 
 
 @dataclass(frozen=True)
 class Snapped:
-    """The exact network, with its certificate; the heads that it was made of, and the largest change that made them exact."""
+    """An exact network that was made of a trained one."""
 
-    compiled: Compiled
-    heads: tuple[str, ...]
-    moved: float
+    compiled: Compiled  # the exact network, with its certificate
+    heads: tuple[str, ...]  # the names of the trained heads that it is made of
+    moved: float  # the largest change that made these heads exact
 
     def to_json(self) -> dict[str, Any]:
         return {"heads": list(self.heads), "moved": self.moved, "certificate": self.compiled.certificate.to_json()}
@@ -43,7 +44,7 @@ class Snapped:
 
 @torch.no_grad()
 def snap_to_exact(network: InspectedNetwork) -> Snapped:
-    """ValueError says what is in the way."""
+    """Return the exact network that a trained `network` is near; raise ValueError with the reason if there is none."""
     machine, actions = minimal_machine(network.machine), _letter_actions(network)
     by_level = [exact_heads(*actions, levels) for levels in LEVELS]
     if found := _first_fit(machine, [[head for head in heads if head.moved <= NEAR] for heads in by_level]):
@@ -59,7 +60,7 @@ def snap_to_exact(network: InspectedNetwork) -> Snapped:
 
 
 def _first_fit(machine: MooreMachine, by_level: Sequence[Sequence[ExactHead]]) -> tuple[ExactHead, ...] | None:
-    """The fewest of the nearest heads that have one joint state of their own in each of the machine's states."""
+    """Return the fewest of the nearest heads whose joint states correspond one to one to the machine's states, or None."""
     for candidates in by_level:
         for count in range(1, MOST_HEADS + 1):
             for heads in combinations(candidates if count == 1 else candidates[:CANDIDATES], count):
@@ -76,7 +77,7 @@ def _snapped(machine: MooreMachine, heads: tuple[ExactHead, ...]) -> Snapped:
 
 
 def _letter_actions(network: InspectedNetwork) -> tuple[Array, Array, Array]:
-    """A and B of every letter and head, and the memory before the first letter; in float64."""
+    """Return A and B of every letter and head, and the memory before the first letter, in float64."""
     model = copy.deepcopy(network.model).cpu().double()
     mixers = model_mixers(model)
     if len(mixers) != 1 or not isinstance(mixers[0], LinearMixer):
@@ -104,13 +105,13 @@ def _letter_actions(network: InspectedNetwork) -> tuple[Array, Array, Array]:
 
 
 def _restarts(machine: MooreMachine, heads: tuple[ExactHead, ...]) -> Iterator[tuple[ExactHead, ...]]:
-    """The heads as they are; then with a memory in which they stand when the machine is in its start state again.
+    """Yield the heads as they are, then with each memory that they have when the machine is in its start state again.
 
-    A memory that starts empty may never be empty again, and would be a second joint state of the start.
+    A memory that starts empty may never be empty again; the start state would then have two joint states.
     """
     first = machine.start, tuple(head.start for head in heads)
     found, known = [first], {first}
-    for q, joint in found:  # grows while it is read
+    for q, joint in found:  # the loop appends to `found`
         if q == machine.start:
             yield tuple(replace(head, start=part) for head, part in zip(heads, joint, strict=True))
         for letter, target in enumerate(machine.transitions[q]):
@@ -121,11 +122,11 @@ def _restarts(machine: MooreMachine, heads: tuple[ExactHead, ...]) -> Iterator[t
 
 
 def _joint_states(machine: MooreMachine, heads: Sequence[ExactHead]) -> dict[int, tuple[State, ...]] | None:
-    """The heads' joint state in every state of the machine; None unless each has one of its own."""
+    """Return the heads' joint state in every state of the machine; None unless they correspond one to one."""
     start = tuple(head.start for head in heads)
     joint_of, state_of = {machine.start: start}, {start: machine.start}
     found = [machine.start]
-    for q in found:  # grows while it is read
+    for q in found:  # the loop appends to `found`
         for letter, target in enumerate(machine.transitions[q]):
             joint = _after(heads, joint_of[q], letter)
             if joint_of.setdefault(target, joint) != joint or state_of.setdefault(joint, target) != target:
@@ -142,7 +143,7 @@ def _after(heads: Sequence[ExactHead], joint: tuple[State, ...], letter: int) ->
 
 
 def _thinned(machine: MooreMachine, heads: tuple[ExactHead, ...]) -> tuple[ExactHead, ...]:
-    """Without the columns that can be spared."""
+    """Drop the columns without which the joint states still identify the machine's states."""
     for number in range(len(heads)):
         for column in reversed(range(heads[number].columns)):
             fewer = (*heads[:number], heads[number].without_column(column), *heads[number + 1 :])
@@ -167,11 +168,11 @@ def _plan(machine: MooreMachine, heads: Sequence[ExactHead]) -> NetworkPlan:
     channels = [channel for row in outputs for channel in row]
     points = [_read(heads, joint_states[q]) for q in range(machine.states)]
     readout = [[(ALWAYS, -sum(x * x for x in point) / 2), *zip(channels, map(float, point), strict=True)] for point in points]
-    return wiring.plan("snapped", [Block(layer)], readout)
+    return wiring.plan(SNAPPED, [Block(layer)], readout)
 
 
 def _read(heads: Sequence[ExactHead], joint: Sequence[State]) -> tuple[int, ...]:
-    """What the queries see of the joint state, all columns of all heads."""
+    """Return what the queries read from the joint state, in all columns of all heads."""
     return tuple(
         sum(weight * row[column] for weight, row in zip(_query(head), state, strict=True))
         for head, state in zip(heads, joint, strict=True)
@@ -180,5 +181,5 @@ def _read(heads: Sequence[ExactHead], joint: Sequence[State]) -> tuple[int, ...]
 
 
 def _query(head: ExactHead) -> range:
-    """1, 2, 3 …: a different weight for each point, so that swaps show."""
+    """Return the query 1, 2, 3 …, with a different weight for each point, so that a swap changes what is read."""
     return range(1, len(head.start) + 1)

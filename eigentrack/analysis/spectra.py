@@ -1,7 +1,7 @@
 """Spectra: the eigenvalues of A(x_t) for every layer, head and token, and of the products A(x_t) ··· A(x_{t-m+1}) over words.
 
-A depends on the layer's input, hence on what came before: the matrices are those of real sequences, every token over and over
-and random words, grouped by token. Both theorems' conditions (expressivity/eigenvalue_conditions.py) are necessary only.
+A depends on the layer's input, hence on earlier tokens: the matrices are taken from whole sequences, each token repeated and
+random words, and grouped by token. Both theorems' conditions (expressivity/eigenvalue_conditions.py) are necessary only.
 
 B sequences  T time  H heads  n state size of a head  C contexts of a token  m tokens of a word
 """
@@ -25,59 +25,61 @@ from eigentrack.models import SequenceModel
 from eigentrack.models.sequence_model import in_evaluation_mode
 from eigentrack.training.telemetry import RANGES, histogram
 
-TOLERANCE = 1e-4  # of an eigenvalue: the matrices are float32, and a defective one doubles the digits lost
-MOVED = 1e-2  # what a token must do to a direction, root mean square over the contexts, for it to count as moved
-ENTRIES = 2**21  # of all matrices of a layer that are held at once
-MOST_HEADS = 64  # of a layer; beyond, every so-many-th
-MOST_EIGENVALUES = 1000  # of a layer and token that are kept for the plot, in the first contexts
+TOLERANCE = 1e-4  # of an eigenvalue: the matrices are float32, and a defective matrix loses twice as many digits
+MOVED = 1e-2  # a direction counts as moved from this change on, root mean square over all positions
+ENTRIES = 2**21  # the most entries of a layer's matrices that are held at once
+MOST_HEADS = 64  # of a layer; a layer with more heads is sampled at equal steps
+MOST_EIGENVALUES = 1000  # about the most that are kept for the plot per layer and token, from the first contexts
 WORD_LENGTHS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
 class HeadSpectrum:
-    """Of one head on one token, the worst over the contexts in which the token was seen."""
+    """Measures of A(x) for one head and one token, each the extreme over the contexts in which the token was seen."""
 
     to_minus_one: float  # the smallest |λ + 1|
-    from_one: float  # the largest |λ - 1|: 0 is a head that keeps everything
-    to_circle: float  # the smallest | |λ| - 1 | but for λ = 1: how well the head keeps what it moves
+    from_one: float  # the largest |λ - 1|: 0 for a head that keeps everything
+    to_circle: float  # the smallest | |λ| - 1 | over λ ≠ 1: how well the head keeps what it moves
     largest_modulus: float
     orthogonality_defect: float  # the largest |AᵀA - I|
-    context_spread: float  # the largest |A - mean of A|: 0 where A depends on the token alone
+    context_spread: float  # the largest |A - mean of A|: 0 if A depends on the token alone
 
 
 @dataclass(frozen=True)
 class TokenSpectrum:
+    """The eigenvalues of A(x) for one token."""
+
     token: str
-    contexts: int
+    contexts: int  # how often the token was seen
     heads: tuple[HeadSpectrum, ...]
     eigenvalues: tuple[complex, ...]  # of all heads, in the first contexts
 
 
 @dataclass(frozen=True)
 class WordSpectrum:
-    """Of all products of `length` matrices in a row: does any eigenvalue leave the nonnegative axis, is any not real?"""
+    """Measures of the eigenvalues of all products of `length` successive matrices."""
 
     length: int
-    off_the_nonnegative_axis: bool
-    complex_eigenvalues: bool
+    off_the_nonnegative_axis: bool  # whether any eigenvalue lies off the nonnegative real axis
+    complex_eigenvalues: bool  # whether any eigenvalue is not real
     largest_modulus: float
     lowest_real: float
 
 
 @dataclass(frozen=True)
 class LayerSpectrum:
-    """`may_flip` and `may_count` are the necessary conditions of Theorems 1 and 2, on the sequences that were seen."""
+    """The spectra of one layer on the sequences that it was run on."""
 
     layer: int  # counted from 1
     mixer: str
     eigenvalue_range: str
     tokens: tuple[TokenSpectrum, ...]
     words: tuple[WordSpectrum, ...]
-    key_ranks: tuple[int, ...]  # of each head: directions that some token moves, of `state_size`
+    key_ranks: tuple[int, ...]  # per head, the number of directions, out of `state_size`, that some token moves
     state_size: int
-    histograms: Mapping[str, Any]
-    may_flip: bool
-    may_count: bool
+    histograms: Mapping[str, Any]  # of each gate, by name
+    may_flip: bool  # whether the necessary condition of Theorem 1 holds
+    may_count: bool  # whether the necessary condition of Theorem 2 holds
 
 
 @torch.no_grad()
@@ -87,7 +89,14 @@ def layer_spectra(
     names: Mapping[int, str],
     progress: Callable[[], None] | None = None,
 ) -> tuple[LayerSpectrum, ...]:
-    """Of the linear layers, on these sequences; only tokens with a name are reported. `progress` is called for each layer."""
+    """Return the spectra of the linear layers of a model.
+
+    Args:
+        model: the model to analyse.
+        tokens: the sequences on which its layers are run, [B, T].
+        names: the tokens to report, with their names.
+        progress: called after each layer; None: nobody is told.
+    """
     found = []
     layers = zip(model.config.mixers, model_mixers(model), layer_inputs(model, tokens), strict=True)
     for number, (name, mixer, seen) in enumerate(layers, start=1):
@@ -99,7 +108,7 @@ def layer_spectra(
 
 
 def sampled_words(letters: list[int], opening: tuple[int, ...], rows: int, length: int, seed: int) -> Int[Tensor, "B T"]:
-    """Every letter over and over, then random words, all after the opening tokens."""
+    """Return each letter repeated `length` times, then `rows` random words, all after the opening tokens."""
     generator = torch.Generator().manual_seed(seed)
     alone = torch.tensor(letters)[:, None].expand(-1, length)
     mixed = torch.tensor(letters)[torch.randint(len(letters), (rows, length), generator=generator)]
@@ -109,7 +118,7 @@ def sampled_words(letters: list[int], opening: tuple[int, ...], rows: int, lengt
 
 @in_evaluation_mode
 def layer_inputs(model: SequenceModel, tokens: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T d"]]:
-    """What each layer reads."""
+    """Return the input of each layer on the tokens."""
     inputs: dict[int, Tensor] = {}
     hooks = [
         mixer.register_forward_pre_hook(lambda _, given, number=number: inputs.update({number: given[0].detach()}))
@@ -128,11 +137,11 @@ def _layer_spectrum(
 ) -> LayerSpectrum:
     heads, size = mixer.memory_shape[:2]
     rows = max(2, ENTRIES // (x.shape[1] * heads * size * size))
-    if len(x) > rows:  # evenly over the rows, so that letters alone and random words are both among them
+    if len(x) > rows:  # evenly spaced, so that repeated letters and random words are both among them
         keep = torch.linspace(0, len(x) - 1, rows).round().long()
         x, tokens = x[keep.to(x.device)], tokens[keep]
     matrices = mixer.transitions(x)[:, :, :: -(-heads // MOST_HEADS)].double().cpu()  # B T H n n
-    period = min(2 ** (number - 1), matrices.shape[1])  # on σσσ… the layer may see so many different inputs in turn
+    period = min(2 ** (number - 1), matrices.shape[1])  # on σσσ… the inputs of this layer may have this period
     lengths = sorted({*(length for length in WORD_LENGTHS if length <= matrices.shape[1]), period})
     words = {length: _word_spectrum(matrices, length) for length in lengths}
     return LayerSpectrum(
@@ -187,7 +196,7 @@ def _word_spectrum(matrices: Float[Tensor, "B T H n n"], length: int) -> WordSpe
 
 
 def _products(matrices: Float[Tensor, "B T H n n"], length: int) -> Float[Tensor, "B W H n n"]:
-    """Of all `length` matrices in a row, the later ones on the left."""
+    """Return the products of all `length` successive matrices, later ones on the left."""
     windows = matrices.shape[1] - length + 1
     product = matrices[:, :windows]
     for shift in range(1, length):
@@ -196,7 +205,7 @@ def _products(matrices: Float[Tensor, "B T H n n"], length: int) -> Float[Tensor
 
 
 def _key_ranks(matrices: Float[Tensor, "B T H n n"]) -> tuple[int, ...]:
-    """The rank of all I - A(x_t) of a head, one above the other: with Householder factors, that of its keys."""
+    """Return the rank of each head's matrices I - A(x_t), stacked; with Householder factors it is the rank of the keys."""
     change = torch.eye(matrices.shape[-1], dtype=matrices.dtype) - matrices
     moved = torch.einsum("bthij,bthik->hjk", change, change) / (matrices.shape[0] * matrices.shape[1])
     return tuple((torch.linalg.eigvalsh(moved) > MOVED**2).sum(-1).tolist())

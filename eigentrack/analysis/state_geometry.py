@@ -4,8 +4,8 @@
     radius  the largest distance of a joint state from the mean of its label
     margin  the smallest lead of the right logit over the next
 
-In the terms of metric automata theory a network is safe while the labels' components stay apart: a gap that shrinks, or a
-radius that grows towards it, says when it will fail. A label may hold several components, so a large radius alone is no fault.
+In the terms of metric automata theory a network is safe while the labels' components stay apart: if the gap shrinks, or the
+radius grows towards the gap, the network will fail. A label may hold several components, so a large radius alone is no fault.
 
 B rows  D numbers of a joint state
 """
@@ -24,19 +24,19 @@ from eigentrack.analysis.inspected_network import InspectedNetwork, require_fixe
 from eigentrack.compiler.closure import answer_margins
 from eigentrack.tasks.counter_random import derived_seed
 
-LOOKS = 8  # letters in a row whose states are looked at together
-PIECE = 256
+LOOKS = 8  # successive letters whose states are measured together
+PIECE = 256  # letters that are read at once between two measurements
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """After `length` letters; gap and diameter are 0 where only one label was seen."""
+    """Distances of the labelled joint states after `length` letters, and the margin of the answers."""
 
     length: int
-    labels: int
-    gap: float
+    labels: int  # how many labels were seen
+    gap: float  # 0 if only one label was seen
     radius: float
-    diameter: float  # the largest distance of two joint states
+    diameter: float  # the largest distance between two joint states
     margin: float
 
 
@@ -44,7 +44,15 @@ class Geometry:
 def state_geometry(
     network: InspectedNetwork, longest: int, *, rows: int = 64, seed: int, progress: Callable[[int], None] | None = None
 ) -> tuple[Geometry, ...]:
-    """On random words, at lengths 8, 16, 32 … up to `longest`."""
+    """Measure the geometry of the joint states on random words, at the lengths 8, 16, 32 … up to `longest`.
+
+    Args:
+        network: the network and the machine that it should be.
+        longest: the most letters that are read of a word.
+        rows: the number of words.
+        seed: of the words.
+        progress: called with each length after it was measured; None: nobody is told.
+    """
     require_fixed_size(network.model)
     if longest < LOOKS:
         raise ValueError(f"longest={longest} must be at least {LOOKS}")
@@ -73,7 +81,7 @@ def state_geometry(
 
 
 def merging_time(diameter: float, gap: float, noise: float) -> int:
-    """Letters after which a linear recurrence that bears this noise for ever has merged all its components.
+    """Return after how many letters a linear recurrence that tolerates this noise on all words has merged all its components.
 
     With D the convex hull of all differences of states, M the diameter and ε the noise, A D + ball(2ε) ⊆ D. As D ⊆ ball(M),
     A D + (2ε/M) D ⊆ D, hence A D ⊆ (1 - 2ε/M) D: every distance is below the gap δ after (M/2ε) ln(M/δ) letters.

@@ -1,16 +1,16 @@
-"""Word patterns: words that make a network fail early, besides the random ones that it was trained on, read piece by piece.
+"""Word patterns: random words as in training, and words on which networks fail earlier; all are read piece by piece.
 
 random        as in training
-rare          letters drawn the more often the rarer they are in training
-one letter    a short random word, then aaaa… for ever; "ignored" where the letter changes no state
+rare          random letters, each the more frequent the rarer it is in training
+one letter    a short random word, then aaaa… for ever; named "ignored" if the letter changes no state
 two letters   a short random word, then abab… for ever
 
-A stream gives the letters of a pattern's rows and the machine's states after each, without end. The first piece is random
-letters, whatever the pattern. A cycle of letters then leads every row into an orbit
+A stream gives the letters of a pattern's rows and the machine's state after each letter, without end. The first piece is random
+letters for every pattern. A cycle of letters then leads every row into an orbit
 
     q_0 q_1 … q_f … q_{n-1} q_f … q_{n-1} …
 
-which is found once, so that 10⁷ letters are looked up and not walked.
+which is computed once; the states after 10⁷ letters are then looked up in it.
 
 B rows  N letters of a piece
 """
@@ -30,22 +30,29 @@ from torch import Tensor
 from eigentrack.analysis.inspected_network import InspectedNetwork
 from eigentrack.tasks.counter_random import derived_seed
 
-MOST_CYCLES = 64  # patterns of one and of two letters each; beyond, a random choice
-LEAD_IN = 32  # random letters before a cycle: its rows begin in different states
+MOST_CYCLES = 64  # the most patterns of one letter, and of two letters; chosen at random if there are more
+LEAD_IN = 32  # random letters before a cycle, so that its rows begin in different states
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Random words where `cycle` is empty, otherwise the cycle's letters over and over; `rows` words of it are tried."""
+    """A kind of words: random ones, or a cycle of letters that repeats for ever."""
 
     name: str
-    rows: int
-    cycle: tuple[int, ...] = ()
-    shares: tuple[float, ...] | None = None  # of the random letters; None: as in training
+    rows: int  # how many words are tried
+    cycle: tuple[int, ...] = ()  # the letters that repeat; empty for random words
+    shares: tuple[float, ...] | None = None  # the relative frequencies of random letters; None: as in training
 
 
 def input_patterns(network: InspectedNetwork, random_rows: int, cycle_rows: int, seed: int) -> tuple[Pattern, ...]:
-    """At least one row each."""
+    """Return all patterns for a network.
+
+    Args:
+        network: the network and the machine that it should be.
+        random_rows: the number of words of a random pattern.
+        cycle_rows: the number of words of a pattern of one or two letters.
+        seed: of the choice of patterns, if there are more than MOST_CYCLES of a kind, and of letter frequencies.
+    """
     if min(random_rows, cycle_rows) < 1:
         raise ValueError(f"random_rows={random_rows} and cycle_rows={cycle_rows} must be at least 1")
     machine = network.machine
@@ -62,7 +69,7 @@ def input_patterns(network: InspectedNetwork, random_rows: int, cycle_rows: int,
 
 
 def _rare_shares(network: InspectedNetwork, seed: int) -> tuple[float, ...] | None:
-    """The reciprocals of how often each letter comes in training; None where all come alike."""
+    """Return the reciprocals of the counts of each letter in training words; None if all letters are equally frequent."""
     if network.walk.shares is None and network.walk.escape == 1:
         return None
     start = torch.full((64,), network.machine.start)
@@ -79,7 +86,7 @@ def _some(cycles: list[tuple[int, ...]], seed: int) -> list[tuple[int, ...]]:
 
 
 class PatternStream:
-    """The rows of one pattern, as far as they have been read."""
+    """The endless words of one pattern, read piece by piece."""
 
     def __init__(self, network: InspectedNetwork, pattern: Pattern, seed: int) -> None:
         walk, self._transitions = network.walk, network.machine.transitions
@@ -87,10 +94,10 @@ class PatternStream:
         self._cycle, self._seed = pattern.cycle, derived_seed(seed, pattern.name)
         self._state = torch.full((pattern.rows,), network.machine.start)
         self._orbits: list[_Orbit] = []
-        self._pieces, self._turned = 0, 0  # pieces read, and letters of the cycle
+        self._pieces, self._turned = 0, 0  # how many pieces, and how many letters of the cycle, have been read
 
     def read(self, count: int) -> tuple[Int[Tensor, "B N"], Int[Tensor, "B N"]]:
-        """The next `count` letters, and the state after each."""
+        """Return the next `count` letters, and the machine's state after each."""
         is_first = self._pieces == 0
         self._pieces += 1
         if self._cycle and not is_first:
@@ -102,7 +109,7 @@ class PatternStream:
         return letters, states[:, 1:]
 
     def keep(self, rows: int) -> None:
-        """The first rows go on alone."""
+        """Keep the first `rows` rows and drop the others."""
         self._state, self._orbits = self._state[:rows], self._orbits[:rows]
 
     def _turn(self, count: int) -> tuple[Int[Tensor, "B N"], Int[Tensor, "B N"]]:
@@ -115,7 +122,7 @@ class PatternStream:
 
 @dataclass(frozen=True)
 class _Orbit:
-    """States after 1, 2, … letters; from the last one it goes back to number `first`."""
+    """The states after 1, 2, … letters of a repeated cycle; after the last state, number `first` follows."""
 
     states: NDArray[np.int64]
     first: int
@@ -126,7 +133,7 @@ class _Orbit:
 
 
 def _orbit(transitions: Sequence[Sequence[int]], state: int, cycle: Sequence[int]) -> _Orbit:
-    """Until the cycle of letters begins in a state in which it began before."""
+    """Return the orbit of a state under the repeated cycle, which closes when the cycle begins in the same state again."""
     begun: dict[int, int] = {}
     states: list[int] = []
     while state not in begun:

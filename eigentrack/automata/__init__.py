@@ -1,4 +1,4 @@
-"""Automata and groups: frozen data and functions on it; Python and numpy, no torch."""
+"""Automata, languages and groups: frozen dataclasses and functions on them, in Python and numpy, without torch."""
 
 from eigentrack.automata.cascade import Cascade as Cascade
 from eigentrack.automata.cascade import cascade as cascade

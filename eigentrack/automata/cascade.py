@@ -1,14 +1,14 @@
-"""Cascade: an automaton as levels of points; the letter and the levels above choose a permutation or a reset for each level.
+"""A cascade: an automaton as levels of points, where the letter and the levels above permute or reset each level.
 
     points'[l] = action(l, letter, points[0..l-1])[points[l]]        with the OLD points on the right
 
 `read` turns the points of all levels into the state of the automaton: read(step(s, a)) = read(s)·a for every reachable s.
 
-If its groups are 2-groups, every level splits into levels that are only reset, or have two points: swapped, kept or reset. A
-2-group on one orbit of 2ᵏ points has blocks of 2 points, these have blocks of 2 again, and so on: k binary digits, coarsest
-first, name a point. A permutation swaps a digit or keeps it, depending on the digits before it: the coordinates of a wreath
-product. Where a level has several orbits, the number of the orbit comes first, which only resets change; smaller orbits leave
-their last digits at 0.
+If the group of every level is a 2-group, every level splits into levels that are only reset, and levels of two points that are
+swapped, kept or reset. A 2-group on one orbit of 2ᵏ points has blocks of 2 points; the blocks form blocks of 2 again, and so
+on, so that k binary digits, coarsest first, name a point. A permutation swaps or keeps a digit, depending on the digits before
+it (the coordinates of a wreath product). If a level has several orbits, the number of the orbit comes first, and only resets
+change it; the names of points in smaller orbits end with zeros.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Points = tuple[int, ...]  # one point for each level
 
 @dataclass(frozen=True)
 class Level:
-    """A level moves its points by resets and by the permutations of its group."""
+    """One level of a cascade: points that are moved by resets and by the permutations of a group."""
 
     group: PermutationGroup
 
@@ -56,16 +56,13 @@ class Level:
 
 @dataclass(frozen=True)
 class Cascade:
-    """`actions[level, letter, above]` is the map of the level's points; where there is none, the points stay.
-
-    `outputs` has the automaton's state for every reachable tuple of points. A cascade of one state has no level.
-    """
+    """An automaton decomposed into levels; an automaton of one state has no level."""
 
     levels: tuple[Level, ...]
-    letters: int
-    start: Points
-    actions: Mapping[tuple[int, int, Points], Map]
-    outputs: Mapping[Points, int]
+    letters: int  # number of letters
+    start: Points  # one point per level
+    actions: Mapping[tuple[int, int, Points], Map]  # (level, letter, points above) → map of the level; the identity if missing
+    outputs: Mapping[Points, int]  # every reachable tuple of points → state of the automaton
 
     def __post_init__(self) -> None:
         for (level, letter, above), images in self.actions.items():
@@ -78,19 +75,19 @@ class Cascade:
             raise ValueError(f"start={self.start} has no state of the automaton")
 
     def action(self, level: int, letter: int, above: Points) -> Map:
-        """What the letter does to the points of the level, if the levels above had these points before it.
+        """Return the map of the level's points under a letter, where `above` are the points of the levels above before it.
 
-        Nothing, where no word leads to these points.
+        The map is the identity if no word leads to the points `above`.
         """
         return self.actions.get((level, letter, above)) or tuple(range(self.levels[level].points))
 
     def table(self, level: int) -> list[dict[Points, Map]]:
-        """For every letter: the points of the levels above, where words lead to them → the map of this level."""
+        """Return a dictionary for every letter: reachable points of the levels above → map of this level's points."""
         contexts = sorted({state[:level] for state in self.outputs})
         return [{above: self.action(level, letter, above) for above in contexts} for letter in range(self.letters)]
 
     def maps(self, level: int) -> tuple[Map, ...]:
-        """The different maps of the level's points, without the identity."""
+        """Return the distinct maps of the level's points, without the identity."""
         used = dict.fromkeys(images for row in self.table(level) for images in row.values())
         return tuple(images for images in used if not is_identity(images))
 
@@ -98,20 +95,20 @@ class Cascade:
         return tuple(self.action(level, letter, state[:level])[point] for level, point in enumerate(state))
 
     def read(self, state: Points) -> int:
-        """The state of the automaton."""
+        """Return the state of the automaton that the points of all levels stand for."""
         if state not in self.outputs:
             raise ValueError(f"no word leads to the points {state}")
         return self.outputs[state]
 
     def reachable(self) -> tuple[Points, ...]:
-        """All states that words lead to from the start, nearest first."""
+        """Return all tuples of points that words lead to from the start, nearest first."""
         return tuple(self.outputs)
 
 
 def cascade(dfa: DFA, limit: int = DEFAULT_LIMIT) -> Cascade:
-    """The holonomy cascade; a single level, if every letter is a permutation or a reset of the states.
+    """Return the holonomy cascade of `dfa`: a single level if every letter is a permutation or a reset of the states.
 
-    Neither the image sets of the automaton nor the states of its cascade may be more than `limit`.
+    Raise ValueError if the automaton has more than `limit` image sets or its cascade more than `limit` states.
     """
     found = _cascade(dfa, limit)
     if isinstance(found, str):
@@ -119,9 +116,9 @@ def cascade(dfa: DFA, limit: int = DEFAULT_LIMIT) -> Cascade:
     return found
 
 
-@lru_cache(maxsize=4)  # verdicts and several constructions ask for the same one
+@lru_cache(maxsize=4)  # verdicts and several constructions ask for the same cascade
 def _cascade(dfa: DFA, limit: int) -> Cascade | str:
-    """Or why there is none."""
+    """Return the cascade, or the error message if it is too large, so that failures are cached too."""
     try:
         return _decomposed(dfa, limit)
     except ValueError as too_large:
@@ -146,14 +143,21 @@ def explore(
     read: Callable[[Points], int],
     limit: int,
 ) -> Cascade:
-    """The cascade that words reach from the start: points and levels without use are left out.
+    """Build a cascade by a search from the start; levels that never move and points that are never needed are left out.
 
-    `action(level, letter, before, after)` gives the map of a level, from the points above it before and after the letter.
+    Args:
+        sizes: the number of points per level.
+        letters: the number of letters.
+        start: the points at the start, one per level.
+        action: `action(level, letter, before, after)` is the map of a level; `before` and `after` are the points of the levels
+            above it, before and after the letter.
+        read: the automaton's state for a tuple of points.
+        limit: the largest number of reachable tuples of points; ValueError if there are more.
     """
     actions: dict[tuple[int, int, Points], Map] = {}
     outputs = {start: read(start)}
     queue = [start]
-    for state in queue:  # grows while it is read
+    for state in queue:  # the loop appends to the queue
         for letter in range(letters):
             after: Points = ()
             for level, point in enumerate(state):
@@ -176,7 +180,7 @@ def _without_idle_points(
     actions: Mapping[tuple[int, int, Points], Map],
     outputs: Mapping[Points, int],
 ) -> Cascade:
-    """Keeps the levels that ever move, and of these the points that permutations connect with a reachable one."""
+    """Return the cascade of the levels that ever move, with those points that share an orbit with a reachable point."""
     permutations: list[set[Map]] = [set() for _ in sizes]
     for (level, _, _), images in actions.items():
         if is_permutation(images) and not is_identity(images):
@@ -217,15 +221,18 @@ Digits = tuple[int, ...]
 
 
 def two_point_cascade(cascade: Cascade) -> Cascade:
-    """The same automaton in levels with a trivial group, and levels with two points and the group Z2."""
+    """Return `cascade` split into levels with a trivial group, and levels of two points with the group Z2.
+
+    Raise ValueError if the group of a level is no 2-group.
+    """
     digits = [_digits_of_points(level) for level in cascade.levels]
     points = [{name: point for point, name in enumerate(names)} for names in digits]
     sizes = [1 + max(column) for names in digits for column in zip(*names, strict=True)]
-    firsts = list(accumulate((len(names[0]) for names in digits), initial=0))  # where the digits of every level begin
+    firsts = list(accumulate((len(names[0]) for names in digits), initial=0))  # the place of each level's first digit
     level_of = [level for level, names in enumerate(digits) for _ in names[0]]
 
     def decoded(places: Points) -> Points:
-        """The points of the levels all of whose digits are there."""
+        """Return the points of the first levels: of those whose digits are all in `places`."""
         ends = [end for end in firsts[1:] if end <= len(places)]
         return tuple(points[level][places[firsts[level] : end]] for level, end in enumerate(ends))
 
@@ -247,7 +254,7 @@ def two_point_cascade(cascade: Cascade) -> Cascade:
 
 
 def _digits_of_points(level: Level) -> list[Digits]:
-    """A name for every point, all of one length."""
+    """Return a name for every point: tuples of digits, all of the same length."""
     if level.points == 2 or level.group_order == 1:
         return [(point,) for point in range(level.points)]
     if not level.group.is_two_group:
@@ -264,7 +271,7 @@ def _digits_of_points(level: Level) -> list[Digits]:
 
 
 def _binary_digits(rows: Transitions) -> list[Digits]:
-    """For one orbit of a 2-group: `rows[point][generator]` is the image of the point."""
+    """Return the binary names of the points of one orbit of a 2-group, where `rows[point][generator]` is the point's image."""
     if len(rows) == 1:
         return [()]
     # the centre of a 2-group has an element of order 2, whose cycles are blocks of two points

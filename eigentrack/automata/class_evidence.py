@@ -1,4 +1,4 @@
-"""Evidence against a class of languages: a check for each class, which returns None, or in words why the language is not in it.
+"""A check for each class of languages, which returns None if the language is in the class, otherwise the reason in words.
 
 M transition monoid of the minimal DFA  S semigroup of the nonempty words  e idempotent, e·e = e  R, L, H Green's relations on M
 
@@ -28,11 +28,13 @@ from eigentrack.automata.monoid_subgroups import MonoidSubgroup, equal_length_su
 from eigentrack.automata.transition_monoid import Integers, TransitionMonoid, transition_monoid
 
 _CHUNK_ENTRIES = 2**21
-_LONGEST_WORD = 24  # letters, or states, that a sentence spells out
+_LONGEST_WORD = 24  # the most letters, or states, that a sentence spells out
 
 
 @dataclass(frozen=True, eq=False)
 class MonoidStructure:
+    """The transition monoid of an automaton with Green's relations and its nontrivial maximal subgroups."""
+
     monoid: TransitionMonoid
     green: GreenRelations
     subgroups: tuple[MonoidSubgroup, ...]  # the nontrivial maximal subgroups, one for each D-class that has one
@@ -73,7 +75,7 @@ def _two_groups_only(structure: MonoidStructure) -> str | None:
     odd = next((subgroup for subgroup in structure.subgroups if not subgroup.group.is_two_group), None)
     if odd is None:
         return None
-    # a power of 2 that is large enough ends every period of a power of 2: what is left is idempotent, or of odd period
+    # for N a large enough power of 2, m^N is idempotent if the period of m is a power of 2, and otherwise not
     return f"{_turning(structure.monoid, lambda maps, high: _product(high, high) != high)}; the monoid {_contains(odd)}"
 
 
@@ -145,7 +147,7 @@ AGAINST: dict[str, Callable[[MonoidStructure], str | None]] = {
 
 
 def _turning(monoid: TransitionMonoid, differs: Callable[[Integers, Integers], NDArray[np.bool_]]) -> str:
-    """The first element m for which `differs(m, m^N)`, N = 2^k ≥ states, and its period."""
+    """Return a sentence about the first element m with `differs(m, m^N)`, N = 2^k ≥ states: its word, period and states."""
     m = _first(monoid, differs)
     power, cycle = monoid.elements[m].tolist(), set(range(monoid.states))
     while (reached := {power[state] for state in cycle}) != cycle:
@@ -168,7 +170,7 @@ def _first(monoid: TransitionMonoid, differs: Callable[[Integers, Integers], NDA
 
 
 def _product(first: Integers, second: Integers) -> Integers:
-    """Row by row, first the one, then the other."""
+    """Return the products of the rows of `first` with the rows of `second`, where the first map is applied first."""
     return np.take_along_axis(second, first, axis=1)
 
 
@@ -183,7 +185,7 @@ def _shared_class(structure: MonoidStructure, classes: Integers, by: str) -> str
 
 
 def _moved_idempotent(structure: MonoidStructure, cayley: Integers, place: str) -> str | None:
-    """An idempotent e of S, and a letter that changes it; if no letter does, no word does."""
+    """Return a sentence about an idempotent of S that a letter changes, or None; if no letter changes it, no word does."""
     monoid = structure.monoid
     idempotents = structure.green.idempotents
     if not monoid.identity_in_semigroup:
@@ -196,7 +198,7 @@ def _moved_idempotent(structure: MonoidStructure, cayley: Integers, place: str) 
 
 
 def _identity_word(monoid: TransitionMonoid) -> tuple[str, ...]:
-    """A shortest nonempty word that acts as the identity."""
+    """Return a shortest nonempty word that acts as the identity."""
     m, letter = np.argwhere(monoid.right == 0)[0]
     return (*monoid.word(int(m)), monoid.letters[letter])
 

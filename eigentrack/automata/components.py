@@ -1,4 +1,4 @@
-"""Components of graphs, and sets that are joined one after the other.
+"""Components of graphs, and a union-find forest.
 
 Nodes are strongly connected if they reach each other, and connected if edges of any direction lead from one to the other.
 """
@@ -19,7 +19,7 @@ def root(forest: list[int], node: int) -> int:
 
 
 def strongly_connected(successors: Sequence[Sequence[int]]) -> list[int]:
-    """The component of every node, numbered so that edges lead to equal or smaller numbers (Tarjan, without recursion)."""
+    """Return the strong component of every node; edges lead to equal or smaller numbers (Tarjan, without recursion)."""
     nodes = len(successors)
     component, order, low = [-1] * nodes, [-1] * nodes, [0] * nodes
     components = visited = 0
@@ -53,7 +53,7 @@ def strongly_connected(successors: Sequence[Sequence[int]]) -> list[int]:
 
 
 def connected(nodes: int, sources: NDArray[np.integer], targets: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The component of every node, numbered by smallest members; all edges at once, in a few rounds."""
+    """Return the component of every node, numbered by smallest members; each round handles all edges at once."""
     leader = np.arange(nodes)
     while True:
         smaller = np.minimum(leader[sources], leader[targets])

@@ -1,7 +1,7 @@
 """Congruences: partitions π of the states that every letter a preserves, x π y ⇒ xa π ya.
 
-A partition is a tuple, state → number of its block, blocks numbered by first occurrence: (0, 1, 0) puts states 0 and 2
-together, and (0, 1, …, n-1) is the trivial one. `transitions[state][letter]` is the next state.
+A partition is a tuple with the block of every state, blocks numbered by first occurrence: (0, 1, 0) puts states 0 and 2
+together, and (0, 1, …, n-1) is the trivial partition. `transitions[state][letter]` is the next state.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Transitions = Sequence[Sequence[int]]
 
 
 def canonical_partition(labels: Iterable[Hashable]) -> Partition:
-    """States with equal labels share a block."""
+    """Return the partition in which states with equal labels share a block."""
     number: dict[Hashable, int] = {}
     return tuple(number.setdefault(label, len(number)) for label in labels)
 
 
 def principal_congruence(transitions: Transitions, x: int, y: int) -> Partition:
-    """The finest congruence that puts x and y together."""
+    """Return the finest congruence that puts x and y into one block."""
     forest = list(range(len(transitions)))
     open_pairs = [(x, y)]
     while open_pairs:
@@ -32,16 +32,16 @@ def principal_congruence(transitions: Transitions, x: int, y: int) -> Partition:
         p, q = root(forest, x), root(forest, y)
         if p != q:
             forest[q] = p
-            # x and y themselves, not their roots: the joined pairs then span the block, and so do their images
+            # take the images of x and y, not of their roots: the joined pairs connect the block, so their images do too
             open_pairs += zip(transitions[x], transitions[y], strict=True)
     return canonical_partition(root(forest, state) for state in range(len(forest)))
 
 
 def congruences(transitions: Transitions, limit: int = 512) -> tuple[Partition, ...]:
-    """All congruences, finer ones first: the joins of the principal ones.
+    """Return all congruences, finer ones first: the joins of the principal congruences.
 
-    If there are more than `limit`, it returns those found until then, and for every pair of states a maximal one that keeps the
-    pair apart: these meet trivially.
+    If there are more than `limit`, return the first `limit` that the search finds, the trivial one, and a maximal congruence
+    that separates each pair of states; the meet of those is trivial.
     """
     principal = _principal_congruences(transitions)
     trivial = tuple(range(len(transitions)))
@@ -61,7 +61,7 @@ def congruences(transitions: Transitions, limit: int = 512) -> tuple[Partition, 
 
 
 def quotient(transitions: Transitions, partition: Partition) -> tuple[tuple[int, ...], ...]:
-    """The transitions of the blocks."""
+    """Return the transitions of the blocks: `[block][letter]` is the next block."""
     rows: dict[int, tuple[int, ...]] = {}
     for state, block in enumerate(partition):
         row = tuple(partition[target] for target in transitions[state])
@@ -71,18 +71,18 @@ def quotient(transitions: Transitions, partition: Partition) -> tuple[tuple[int,
 
 
 def meet(partitions: Iterable[Partition]) -> Partition:
-    """The coarsest partition that is finer than all of them: states stay together where all agree."""
+    """Return the coarsest partition that is finer than all of the partitions: states share a block if they do in each."""
     return canonical_partition(zip(*partitions, strict=True))
 
 
 def is_trivial_meet(partitions: Iterable[Partition]) -> bool:
-    """Do the blocks of a state, taken together, tell it from all others?"""
+    """Return whether every block of the partitions' meet is a single state."""
     joint = meet(partitions)
     return max(joint) + 1 == len(joint)
 
 
 def _join(partition: Partition, other: Partition) -> Partition:
-    """The finest partition coarser than both; that of two congruences is a congruence."""
+    """Return the finest partition that is coarser than both; the join of two congruences is a congruence."""
     member = dict(zip(other, partition, strict=True))  # a block of the partition for each block of the other
     forest = list(range(max(partition) + 1))
     for x, y in set(zip(partition, map(member.__getitem__, other), strict=True)):
@@ -93,7 +93,7 @@ def _join(partition: Partition, other: Partition) -> Partition:
 
 
 def _maximal_without(avoided: Pair, principal: Mapping[Partition, Pair]) -> Partition:
-    """A congruence that keeps the avoided pair apart, though no coarser one does."""
+    """Return a congruence that keeps the avoided pair in two blocks, though no coarser congruence does."""
     joined = tuple(range(len(next(iter(principal)))))
     refused: set[Pair] = set()  # blocks whose join would put the avoided pair together
     for other, (x, y) in principal.items():
@@ -109,11 +109,11 @@ def _maximal_without(avoided: Pair, principal: Mapping[Partition, Pair]) -> Part
 
 
 def _principal_congruences(transitions: Transitions) -> dict[Partition, Pair]:
-    """Each with a pair of states that it is made for."""
+    """Return the principal congruences, each with a pair of states that generates it."""
     states = len(transitions)
     letters = list(dict.fromkeys(zip(*transitions, strict=True)))
     rows = list(zip(*letters, strict=True))
-    # a power of a permutation letter a undoes it: (x, y) and (xa, ya) have the same congruence, and one x of each orbit will do
+    # some power of a permutation letter a is its inverse, so (x, y) and (xa, ya) generate the same congruence: one x per orbit
     orbit = orbits(filter(is_permutation, letters), states)
     firsts = [orbit.index(number) for number in range(max(orbit) + 1)]
     pairs = [(x, y) for x in firsts for y in range(states) if orbit[y] >= orbit[x] and y != x]
@@ -121,7 +121,7 @@ def _principal_congruences(transitions: Transitions) -> dict[Partition, Pair]:
 
 
 def orbits(permutations: Iterable[Sequence[int]], points: int) -> Partition:
-    """Points that the permutations carry to each other share a block."""
+    """Return the orbits of the permutations on the points 0..points-1, as a partition."""
     forest = list(range(points))
     for images in permutations:
         for point, image in enumerate(images):

@@ -1,4 +1,4 @@
-"""DFA: a complete deterministic automaton, frozen and checked, in memory and in JSON. States are 0..n-1, letters are named."""
+"""Complete deterministic finite automata: checking, JSON, minimisation and comparison."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Letter = TypeVar("Letter")
 
 @dataclass(frozen=True)
 class DFA:
-    """`transitions[state][letter]` is the next state, letters in the order of `letters`."""
+    """A complete deterministic finite automaton with the states 0..n-1; its values are checked when it is made."""
 
-    letters: tuple[str, ...]
-    transitions: tuple[tuple[int, ...], ...]
-    accepting: frozenset[int]
-    start: int = 0
+    letters: tuple[str, ...]  # the names of the letters, all different
+    transitions: tuple[tuple[int, ...], ...]  # [state][letter] → the next state; letters in the order of `letters`
+    accepting: frozenset[int]  # the accepting states
+    start: int = 0  # the state before the first letter
 
     def __post_init__(self) -> None:
         states = len(self.transitions)
@@ -52,7 +52,7 @@ class DFA:
         return self.run(word) in self.accepting
 
     def live_states(self) -> frozenset[int]:
-        """The states from which some word is accepted."""
+        """Return the states from which some word is accepted."""
         live = set(self.accepting)
         while grown := {s for s, row in enumerate(self.transitions) if s not in live and live.intersection(row)}:
             live |= grown
@@ -66,7 +66,14 @@ class DFA:
         step: Callable[[Any, str], Any],
         accepts: Callable[[Any], bool],
     ) -> DFA:
-        """Explores what `step` reaches from `start`; any hashable values serve as states."""
+        """Build a DFA from the states that `step(state, letter)` reaches from `start`; any hashable values serve as states.
+
+        Args:
+            letters: the names of the letters.
+            start: the start state.
+            step: returns the next state.
+            accepts: whether a state accepts.
+        """
         alphabet = tuple(letters)
         found, rows = reachable_states(alphabet, start, step)
         return cls(alphabet, rows, frozenset(number for number, state in enumerate(found) if accepts(state)))
@@ -82,7 +89,10 @@ class DFA:
 
     @classmethod
     def from_json(cls, values: Any) -> DFA:
-        """The reverse of `to_json`; `states` and `start` may be left out, anything else that is odd is named."""
+        """Build the DFA from values as `to_json` returns them; `states` and `start` may be missing.
+
+        Raise ValueError if a key is missing or unknown, or if a value is invalid.
+        """
         if not isinstance(values, dict):
             raise ValueError(f"an automaton is an object with {', '.join(_JSON_KEYS)}, not {values!r:.60}")
         if unknown := [key for key in values if key not in _JSON_KEYS]:
@@ -116,7 +126,7 @@ def reachable_states(
     """Return the states that words lead to from the start, nearest first, and the transitions between their numbers."""
     alphabet = tuple(letters)
     number, found, rows = {start: 0}, [start], []
-    for state in found:  # grows while it is read
+    for state in found:  # the loop appends to the list
         row = []
         for letter in alphabet:
             target = step(state, letter)
@@ -161,7 +171,7 @@ def _list_of(kind: type, name: str, values: Any) -> list[Any]:
 
 
 def minimal(dfa: DFA) -> DFA:
-    """The smallest DFA of the same language: unreachable states dropped, equivalent ones merged (Hopcroft).
+    """Return the smallest DFA with the language of `dfa`: without unreachable states, equivalent states merged (Hopcroft).
 
     States are numbered in the order of a search from the start, so that equal languages give equal objects.
     """
@@ -172,7 +182,10 @@ def minimal(dfa: DFA) -> DFA:
 def merged_states(
     transitions: tuple[tuple[int, ...], ...], answers: Sequence[Hashable], start: int
 ) -> tuple[list[int], tuple[tuple[int, ...], ...]]:
-    """Return one state of each kind that words lead to, and the transitions of the kinds; no word tells equal kinds apart."""
+    """Return one state of each reachable equivalence class, and the transitions between the classes.
+
+    Two states are equivalent if no word leads them to different answers; `answers[state]` is the answer of a state.
+    """
     block_of = _equivalence_classes(transitions, answers)
     member = {block: state for state, block in enumerate(block_of)}
     blocks, rows = reachable_states(
@@ -182,7 +195,7 @@ def merged_states(
 
 
 def _equivalence_classes(transitions: tuple[tuple[int, ...], ...], answers: Sequence[Hashable]) -> list[int]:
-    """For every state the number of its block: two states share one if no word leads them to different answers."""
+    """Return the block of every state; two states share a block if no word leads them to different answers."""
     states, letters = len(transitions), len(transitions[0])
     sources: list[list[list[int]]] = [[[] for _ in range(states)] for _ in range(letters)]
     for state, row in enumerate(transitions):
@@ -207,24 +220,25 @@ def _equivalence_classes(transitions: tuple[tuple[int, ...], ...], answers: Sequ
                 blocks.append(members)
                 for state in members:
                     block_of[state] = new
-                # splitting by one half and by the whole splits by the other half too: the smaller one will do
+                # splitting by the whole block and by one half also splits by the other half, so the smaller half is enough
                 waiting.add(new if block in waiting or len(members) <= len(blocks[block]) else block)
     return block_of
 
 
 def same_language(x: DFA, y: DFA) -> tuple[str, ...] | None:
-    """None if both accept the same words, otherwise a shortest word that only one of them accepts.
+    """Return None if the automata `x` and `y` accept the same words, otherwise a shortest word that only one of them accepts.
 
-    A breadth-first search through pairs of states (Hopcroft & Karp): a pair that follows from earlier ones by transitivity is
-    skipped. If a word tells such a pair apart, it also tells apart one of the earlier pairs, so none that is shorter is missed.
+    The search is breadth-first through pairs of states (Hopcroft & Karp). It skips a pair whose equivalence follows from
+    earlier pairs by transitivity: a word that separates such a pair also separates one of the earlier pairs, so the search
+    misses no shorter word.
     """
     if set(x.letters) != set(y.letters):
         raise ValueError(f"the alphabets differ: {', '.join(x.letters)} and {', '.join(y.letters)}")
     columns = [(letter, x.letters.index(letter), y.letters.index(letter)) for letter in x.letters]
-    leader = list(range(x.states + y.states))  # of each set of states that must be equivalent; y's come after x's
+    leader = list(range(x.states + y.states))  # union-find forest of states that must be equivalent; y's come after x's
     leader[x.states + y.start] = x.start
-    pairs: list[tuple[int, int, int, str]] = [(x.start, y.start, -1, "")]  # with the pair before and the letter between
-    for number, (p, q, _, _) in enumerate(pairs):  # grows while it is read
+    pairs: list[tuple[int, int, int, str]] = [(x.start, y.start, -1, "")]  # states, number of the pair before, letter from it
+    for number, (p, q, _, _) in enumerate(pairs):  # the loop appends to the list
         if (p in x.accepting) != (q in y.accepting):
             word: list[str] = []
             while number:
@@ -241,7 +255,7 @@ def same_language(x: DFA, y: DFA) -> tuple[str, ...] | None:
 
 
 def read_dfa_values(path: Path) -> dict[str, Any]:
-    """Return what the file holds, after a check that it is an automaton: letters, transitions, accepting and start."""
+    """Return the values in a JSON file; raise ValueError if they are no automaton (see `DFA.from_json`)."""
     try:
         values = parse_json(path.read_text())
         DFA.from_json(values)
@@ -257,9 +271,9 @@ def read_dfa_values(path: Path) -> dict[str, Any]:
 
 
 def split_word(text: str, letters: tuple[str, ...]) -> list[str]:
-    """Return the letters of a word as a user writes it.
+    """Return the letters of a word that a user has written.
 
-    Letters of more than one character are separated by commas, or written as a JSON list.
+    If some letter has more than one character, the letters are separated by commas or written as a JSON list.
     """
     if all(len(letter) == 1 for letter in letters):
         return list(text)

@@ -1,9 +1,9 @@
 """A name for a finite group, from the orders of its elements: Z6, Z2xZ2, S4, A5, D5 (10 elements), Q8, or "group of order n".
 
-An abelian group is the product of cyclic ones that the counts of its orders tell. Among groups of n! or n!/2 elements, S_n and
-A_n are known by the orders that occur (Shi's survey, arXiv:2309.06362). A group with the counts of D_n has a
-cyclic half, and outside of it only elements of order 2: it is D_n. Of the two non-abelian groups of 8 elements only Q8 has a
-single element of order 2.
+An abelian group is a product of cyclic groups, which the counts of its orders determine. Among groups of n! or n!/2 elements,
+the orders that occur identify S_n and A_n (Shi's survey, arXiv:2309.06362). A group with the counts of D_n has a cyclic
+subgroup of half its size, and all other elements have order 2, so it is D_n. Of the two non-abelian groups of 8 elements only
+Q8 has a single element of order 2.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 
 def group_name(orders: Counter[int], abelian: bool) -> str:
-    """`orders[n]` is the number of elements of order n."""
+    """Return the name of a group, where `orders[n]` is the number of its elements of order n."""
     size = orders.total()
     if size == 1:
         return "trivial"
@@ -32,10 +32,11 @@ def group_name(orders: Counter[int], abelian: bool) -> str:
 
 
 def _invariant_factors(orders: Counter[int]) -> list[int]:
-    """d1, d2, …, each a divisor of the next, with the group Z_d1 x Z_d2 x …"""
+    """Return the invariant factors d1, d2, … of an abelian group Z_d1 x Z_d2 x …, each a divisor of the next."""
     size, factors = orders.total(), [1] * orders.total().bit_length()
     for prime in (p for p in range(2, size + 1) if size % p == 0 and all(p % q for q in range(2, math.isqrt(p) + 1))):
-        power, solutions = prime, 1  # of x^power = 1; each further power multiplies them by prime^(factors that it divides)
+        # x^power = 1 has `solutions` solutions; raising the power by one multiplies them by prime^(factors that it divides)
+        power, solutions = prime, 1
         while (more := sum(count for order, count in orders.items() if power % order == 0)) > solutions:
             for place in range(round(math.log(more // solutions, prime))):
                 factors[place] *= prime

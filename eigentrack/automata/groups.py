@@ -1,6 +1,6 @@
 """Finite groups by their multiplication tables. Element 0 is always the identity; x·y means x first, then y.
 
-The word problem of a group asks whether the letters, which are its elements, multiply to the identity.
+The letters of a group's word problem are elements of the group; a word is accepted if its product is the identity.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import permutations
 
 from eigentrack.automata.dfa import DFA, minimal
 
-LARGEST = 5040  # S7: a table of 25 million entries is the most that makes sense
+LARGEST = 5040  # the most elements, those of S7: its table has 25 million entries
 KINDS = "write S5, A5, Z60, D4, Q8, or a product such as Z2xZ3"
 
 Permutation = tuple[int, ...]  # the image of every point
@@ -22,20 +22,20 @@ Permutation = tuple[int, ...]  # the image of every point
 
 @dataclass(frozen=True)
 class Group:
-    """`names[g]` says what element g is: the images of the points, for a permutation group."""
+    """A finite group with its multiplication table, whose elements are also permutations of points."""
 
     name: str
-    names: tuple[str, ...]
-    table: tuple[tuple[int, ...], ...]
-    moved: tuple[int, ...]  # how many points each element moves in the permutation representation
-    generators: tuple[int, ...]
+    names: tuple[str, ...]  # of each element: the images of the points
+    table: tuple[tuple[int, ...], ...]  # [x][y] → x·y
+    moved: tuple[int, ...]  # how many points each element moves
+    generators: tuple[int, ...]  # elements whose products are the whole group
 
     @property
     def order(self) -> int:
         return len(self.names)
 
     def subset(self, kind: str) -> tuple[int, ...]:
-        """all · swaps: at most 2 points moved · upto3: at most 3 points moved · generators, with the identity."""
+        """Return the elements of a kind: all, swaps (move at most 2 points), upto3 (at most 3), generators (and identity)."""
         chosen = {
             "all": lambda g: True,
             "swaps": lambda g: self.moved[g] <= 2,
@@ -52,7 +52,7 @@ class Group:
 
 @cache
 def group(name: str) -> Group:
-    """S5, A5, Z60, D4 (8 elements), Q8, and direct products such as Z2xZ3."""
+    """Return the group called `name`: S5, A5, Z60, D4 (8 elements), Q8 and their kind, or a direct product such as Z2xZ3."""
     parts = name.split("x")
     if not all(parts):
         raise ValueError(f"group {name!r} is not known: {KINDS}")
@@ -91,8 +91,8 @@ def _simple_group(name: str) -> Group:
 def _permutation_group(name: str, elements: Sequence[Permutation], generators: Sequence[Permutation]) -> Group:
     number = {element: g for g, element in enumerate(elements)}  # the identity sorts first
     times = [[number[_then(element, generator)] for generator in generators] for element in elements]
-    found = {0: (0, 0)}  # element → the one before it and the generator that leads from there
-    for element in (queue := [0]):  # grows while it is read
+    found = {0: (0, 0)}  # element → (the element before it, the generator that leads from there)
+    for element in (queue := [0]):  # the loop appends to the queue
         for g, product in enumerate(times[element]):
             if product not in found:
                 found[product] = element, g
@@ -104,7 +104,7 @@ def _permutation_group(name: str, elements: Sequence[Permutation], generators: S
 
 
 def _row(x: int, order: Sequence[int], found: dict[int, tuple[int, int]], times: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """x·y for every y: a product by a generator further than that of the element before it."""
+    """Return x·y for every y: with y = before·generator, it is (x·before)·generator."""
     row = [x] * len(order)
     for y in order[1:]:
         before, generator = found[y]
@@ -113,10 +113,10 @@ def _row(x: int, order: Sequence[int], found: dict[int, tuple[int, int]], times:
 
 
 def _generated(name: str, generators: Sequence[Permutation]) -> Group:
-    """All products of the generators, in the order of a breadth-first search: powers of a single generator come in order."""
+    """Return the group of all products of the generators, numbered in the order of a breadth-first search."""
     identity = tuple(range(len(generators[0])))
     found = {identity}
-    for element in (queue := [identity]):  # grows while it is read
+    for element in (queue := [identity]):  # the loop appends to the queue
         for product in (_then(element, generator) for generator in generators):
             if product not in found:
                 found.add(product)
@@ -160,8 +160,8 @@ def _swaps_of_neighbours(n: int) -> list[Permutation]:
 
 
 def _quaternion_generators() -> list[Permutation]:
-    """i and j acting from the right on 1, i, j, k, -1, -i, -j, -k."""
-    # unit · unit = (sign, unit), units numbered 1 i j k
+    """Return the permutations of 1, i, j, k, -1, -i, -j, -k by multiplication with i and with j from the right."""
+    # [x][y] → (sign, unit) of the product x·y, where the units 1, i, j, k have the numbers 0 to 3
     products = [
         [(1, 0), (1, 1), (1, 2), (1, 3)],
         [(1, 1), (-1, 0), (1, 3), (-1, 2)],
@@ -177,9 +177,11 @@ def _quaternion_generators() -> list[Permutation]:
 
 
 def word_problem_dfa(name: str, subset: str = "all") -> DFA:
-    """Return the minimal DFA, whose states are the products so far, of a group such as S5, A5, Z60 or Z2xZ3.
+    """Return the minimal DFA of a group's word problem; its states are the products so far.
 
-    The letters are all elements, swaps, upto3 or generators: see `Group.subset`."""
+    `name` is a group such as S5, A5, Z60 or Z2xZ3; `subset` chooses the letters: all, swaps, upto3 or generators
+    (see `Group.subset`).
+    """
     chosen = group(name)
     letters = chosen.subset(subset)
     rows = tuple(tuple(row[g] for g in letters) for row in chosen.table)

@@ -1,13 +1,14 @@
-"""Holonomy (Krohn–Rhodes): a state is found by narrowing, Q ⊃ T1 ⊃ T2 ⊃ … ⊃ {q}, each set a tile of the one before.
+"""The holonomy decomposition (Krohn–Rhodes), which finds a state by a chain Q ⊃ T1 ⊃ T2 ⊃ … ⊃ {q} of tiles within tiles.
 
 Q all states · P an image set · rep the representative of P's class · depth the longest chain of classes from Q
-The words that return rep to itself permute its states (the permutator group) and with them its tiles (the holonomy group, which
-may be smaller). A class is a component (tiles, holonomy group) of the decomposition. The classes of one depth form a level; its
-points are the tiles of all of them, side by side.
+The words that map rep to itself permute its states (the permutator group) and with them its tiles (the holonomy group, which
+may be smaller). A class with its tiles and its holonomy group is a component of the decomposition. The classes of one depth
+form a level, whose points are the tiles of these classes, side by side.
 
-The points of a holonomy cascade name such a chain. The set P that the levels above leave over is decided at the level of its
-class, by a point for one of its tiles. The other levels are skipped: their point rests at 0. Let P become P' ⊇ P·a under letter
-a. If P·a = P', the letter permutes the tiles; otherwise P·a lies within a tile of P', to which the level is reset.
+The points of a holonomy cascade name such a chain. If the levels above narrow the states down to a set P, the level of P's
+class narrows P down to one of its tiles, which its point names. Levels of other depths are skipped: their point is 0. Let P
+become P' ⊇ P·a under letter a. If P·a = P', the letter permutes the tiles; otherwise P·a lies in a tile of P', and the level is
+reset to that tile.
 """
 
 from __future__ import annotations
@@ -25,60 +26,57 @@ from eigentrack.automata.permutation_group import PermutationGroup
 
 @dataclass(frozen=True)
 class HolonomyClass:
-    """Equivalent image sets with more than one state.
+    """A class of equivalent image sets with more than one state; sets are bitmasks."""
 
-    Some word rep → P takes the i-th state of rep to `bijections[P][i]`.
-    """
-
-    representative: int
-    tiles: tuple[int, ...]
-    bijections: Mapping[int, tuple[int, ...]]
-    permutator: PermutationGroup  # on the states of rep, by their place in it
-    group: PermutationGroup  # the holonomy group, on the tiles of rep
+    representative: int  # the image set rep
+    tiles: tuple[int, ...]  # the tiles of rep
+    bijections: Mapping[int, tuple[int, ...]]  # [P][i] → the state of P to which a word rep → P takes the i-th state of rep
+    permutator: PermutationGroup  # acts on the states of rep, numbered in ascending order
+    group: PermutationGroup  # the holonomy group, acts on the tiles of rep
 
     def tile(self, image: int, number: int) -> int:
-        """The tile of P to which the word rep → P takes tile `number` of rep."""
+        """Return the tile of P = `image` to which the word rep → P takes tile `number` of rep."""
         onto = dict(zip(members(self.representative), self.bijections[image], strict=True))
         return mask_of(onto[state] for state in members(self.tiles[number]))
 
     def tile_number(self, image: int, tile: int) -> int:
-        """The number of the tile of rep that the word rep → P takes to this tile of P."""
+        """Return the number of the tile of rep that the word rep → P takes to a tile of P = `image`."""
         back = dict(zip(self.bijections[image], members(self.representative), strict=True))
         return self.tiles.index(mask_of(back[state] for state in members(tile)))
 
 
 @dataclass(frozen=True)
 class Holonomy:
-    """`levels[depth]` holds the classes of that depth; on top stands the class of Q. An automaton of one state has no level."""
+    """The holonomy decomposition of an automaton; an automaton of one state has no level."""
 
-    transitions: tuple[tuple[int, ...], ...]
-    levels: tuple[tuple[HolonomyClass, ...], ...]
+    transitions: tuple[tuple[int, ...], ...]  # [state][letter] → the next state
+    levels: tuple[tuple[HolonomyClass, ...], ...]  # [depth] → the classes of that depth; depth 0 has the class of Q
 
     @property
     def components(self) -> tuple[tuple[PermutationGroup, ...], ...]:
-        """Level by level, the holonomy group of every class, on as many points as the class has tiles."""
+        """The holonomy groups of every level, one per class; a group acts on the tiles of its class."""
         return tuple(tuple(c.group for c in level) for level in self.levels)
 
     @property
     def points(self) -> tuple[int, ...]:
-        """Of every level, all components together."""
+        """The number of points of every level: the tiles of all its classes."""
         return tuple(sum(group.points for group in level) for level in self.components)
 
     @cached_property
     def place(self) -> dict[int, tuple[int, int]]:
-        """Image set → its level, and the number of its class there."""
+        """The level of every image set and the number of its class in that level."""
         classes = [(depth, number, c) for depth, level in enumerate(self.levels) for number, c in enumerate(level)]
         return {image: (depth, number) for depth, number, c in classes for image in c.bijections}
 
 
 def holonomy(dfa: DFA, limit: int = DEFAULT_LIMIT) -> Holonomy:
-    """The image sets of the automaton, at most `limit`, in classes and levels."""
+    """Return the holonomy decomposition of `dfa`; raise ValueError if it has more than `limit` image sets."""
     images = image_sets(dfa.transitions, limit)
     classes: dict[int, list[int]] = {}  # component → numbers of its sets
     for number, component in enumerate(images.component):
         if images.sets[number].bit_count() > 1:
             classes.setdefault(component, []).append(number)
-    # sets never grow, and letters lead to smaller component numbers: in this order a class comes before all that lie below it
+    # letters never enlarge a set and never lead to larger component numbers, so in this order a class precedes those below it
     order = sorted(classes, key=lambda c: (-images.sets[classes[c][0]].bit_count(), -c))
     parts = tiles([images.sets[classes[c][0]] for c in order], images.sets, dfa.states)
     depth = _depths({c: classes[c] for c in order}, dict(zip(order, parts, strict=True)), images)
@@ -89,9 +87,9 @@ def holonomy(dfa: DFA, limit: int = DEFAULT_LIMIT) -> Holonomy:
 
 
 def _depths(classes: Mapping[int, list[int]], parts: Mapping[int, tuple[int, ...]], images: ImageSets) -> dict[int, int]:
-    """The longest path from the class of Q, along letters and from sets to tiles.
+    """Return the depth of every class: the longest path to it from the class of Q, along letters and from sets to tiles.
 
-    Equivalent sets have equivalent tiles, so those of one set of the class are enough.
+    Equivalent sets have equivalent tiles, so the tiles of one set per class are enough.
     """
     component = dict(zip(images.sets, images.component, strict=True))
     depth = dict.fromkeys(classes, 0)
@@ -108,7 +106,7 @@ def _holonomy_class(transitions: Transitions, images: ImageSets, first: int, par
     representative = images.sets[first]
     bijections = {representative: members(representative)}
     queue, round_trips = [first], set()
-    for number in queue:  # grows while it is read
+    for number in queue:  # the loop appends to the queue
         mask = images.sets[number]
         for letter, target in enumerate(images.images[number]):
             if images.component[target] != images.component[first]:
@@ -141,7 +139,7 @@ Points = tuple[int, ...]
 
 
 class TileChains:
-    """Chains of one holonomy; what was computed once is remembered."""
+    """The chains of tiles in a holonomy decomposition, named by points; the class caches sets and actions."""
 
     def __init__(self, holonomy: Holonomy) -> None:
         self.holonomy = holonomy
@@ -149,12 +147,12 @@ class TileChains:
         self.sizes = tuple(
             max(first + len(c.tiles) for first, c in zip(firsts, level, strict=True))
             for firsts, level in zip(self._first_points, holonomy.levels, strict=True)
-        )  # points of every level
+        )  # number of points per level
         self._sets: dict[Points, int] = {(): (1 << len(holonomy.transitions)) - 1}
         self._actions: dict[tuple[int, int, int, int], tuple[int, ...]] = {}
 
     def set_below(self, above: Points) -> int:
-        """The set that these points of the first levels leave."""
+        """Return the set of states, as a bitmask, to which the points of the first levels narrow the states down."""
         if above not in self._sets:
             level, mask = len(above) - 1, self.set_below(above[:-1])
             decides = self._deciding_class(level, mask)
@@ -168,14 +166,14 @@ class TileChains:
         return members(self.set_below(points))[0]
 
     def points_of(self, state: int) -> Points:
-        """A chain down to the state."""
+        """Return the points of a chain that ends at the state."""
         points: Points = ()
         for level in range(len(self.holonomy.levels)):
             points += (self._point_around(level, self.set_below(points), 1 << state),)
         return points
 
     def action(self, level: int, letter: int, before: Points, after: Points) -> tuple[int, ...]:
-        """What the letter does to the points of a level when the points above it change from `before` to `after`."""
+        """Return the map of a level's points under a letter that changes the points above from `before` to `after`."""
         source, target = self.set_below(before), self.set_below(after)
         key = level, letter, source, target
         if key not in self._actions:
@@ -186,7 +184,7 @@ class TileChains:
         identity = tuple(range(self.sizes[level]))
         decides = self._deciding_class(level, target)
         if decides is None and self._deciding_class(level, source) is None:
-            return identity  # the point rests already
+            return identity  # the level is skipped before and after the letter: its point stays at 0
         image = mask_of(self.holonomy.transitions[state][letter] for state in members(source))
         if decides is None or image != target:
             return (self._point_around(level, target, image),) * len(identity)
@@ -198,7 +196,7 @@ class TileChains:
         return tuple(moved)
 
     def _point_around(self, level: int, mask: int, part: int) -> int:
-        """The first tile of the set around its proper part; 0 where the level is skipped."""
+        """Return the point of the first tile of the set `mask` that contains its subset `part`; 0 if the level is skipped."""
         decides = self._deciding_class(level, mask)
         if decides is None:
             return 0
@@ -206,15 +204,16 @@ class TileChains:
         return next(first + number for number in range(len(found.tiles)) if part & ~found.tile(mask, number) == 0)
 
     def _deciding_class(self, level: int, mask: int) -> tuple[HolonomyClass, int] | None:
-        """The class of the set and the first of its points, if the set is decided at this level."""
-        depth, number = self.holonomy.place.get(mask, (-1, 0))  # single states are decided
+        """Return the class of the set `mask` and the first of its points if the class is in this level, otherwise None."""
+        depth, number = self.holonomy.place.get(mask, (-1, 0))  # a single state has no tiles and no level
         return (self.holonomy.levels[level][number], self._first_points[level][number]) if depth == level else None
 
 
 def _first_points(level: tuple[HolonomyClass, ...]) -> tuple[int, ...]:
-    """Where the points of every class begin: side by side, so that the level's group is no larger than theirs.
+    """Return the first point of every class of a level.
 
-    Classes with a trivial group are only reset, and share their points with the others.
+    Classes with a nontrivial group have points of their own, side by side, so that the group of the level is no larger than
+    the product of their groups. Classes with a trivial group are only reset, so their points start at 0, shared with others.
     """
     firsts, free = [], 0
     for found in level:

@@ -1,5 +1,6 @@
-"""Image sets: all sets Q·w = {qw : q in Q} that words w make of the state set Q, as bitmasks; the monoid is never listed.
+"""Image sets: all sets Q·w = {qw : q in Q} that words w make of the state set Q, as bitmasks.
 
+They are found without listing the transition monoid.
 Two image sets are equivalent if words lead from each to the other. A tile of a set P is a maximal proper subset of P among the
 image sets and the single states.
 """
@@ -20,18 +21,15 @@ DEFAULT_LIMIT = 2**16
 
 @dataclass(frozen=True)
 class ImageSets:
-    """`sets[i]` is a bitmask, Q first; `images[i][letter]` is the number of its image; equivalent sets share a `component[i]`.
+    """The image sets of an automaton, the letters' action on them, and their classes of equivalent sets."""
 
-    Letters lead to equal or smaller component numbers.
-    """
-
-    sets: tuple[int, ...]
-    images: tuple[tuple[int, ...], ...]
-    component: tuple[int, ...]
+    sets: tuple[int, ...]  # bitmasks; the first is Q
+    images: tuple[tuple[int, ...], ...]  # [set][letter] → the number of the image
+    component: tuple[int, ...]  # the class of each set; letters lead to equal or smaller numbers
 
 
 def members(mask: int) -> tuple[int, ...]:
-    """The states of a bitmask, ascending."""
+    """Return the states in a bitmask, in ascending order."""
     return tuple(state for state in range(mask.bit_length()) if mask >> state & 1)
 
 
@@ -40,11 +38,11 @@ def mask_of(states: Iterable[int]) -> int:
 
 
 def image_sets(transitions: Transitions, limit: int = DEFAULT_LIMIT) -> ImageSets:
-    """The orbit of the state set under the letters."""
+    """Return the image sets of an automaton; raise ValueError if there are more than `limit`."""
     letters = [_image_function(images) for images in zip(*transitions, strict=True)]
     everything = (1 << len(transitions)) - 1
     number, found, rows = {everything: 0}, [everything], []
-    for mask in found:  # grows while it is read
+    for mask in found:  # the loop appends to the list
         row = []
         for image in letters:
             target = image(mask)
@@ -61,7 +59,7 @@ def image_sets(transitions: Transitions, limit: int = DEFAULT_LIMIT) -> ImageSet
 
 
 def tiles(parents: Sequence[int], sets: Sequence[int], states: int) -> list[tuple[int, ...]]:
-    """The tiles of each parent among the image sets and the single states, larger ones first."""
+    """Return the tiles of each parent, larger ones first; `sets` are the image sets, and all sets are bitmasks."""
     pool = sorted({*sets, *(1 << state for state in range(states))}, key=lambda mask: (-mask.bit_count(), mask))
     words = _as_words(pool, states)
     result = []
@@ -69,7 +67,7 @@ def tiles(parents: Sequence[int], sets: Sequence[int], states: int) -> list[tupl
         inside = np.flatnonzero(_subsets(words, parent, states))
         inside = inside[1:] if pool[inside[0]] == parent else inside
         maximal = []
-        while inside.size:  # what is left lies in no tile so far, and its largest set is one
+        while inside.size:  # the remaining sets lie in no tile found so far, so the largest of them is a tile
             maximal.append(pool[inside[0]])
             inside = inside[~_subsets(words[inside], maximal[-1], states)]
         result.append(tuple(maximal))
@@ -77,7 +75,7 @@ def tiles(parents: Sequence[int], sets: Sequence[int], states: int) -> list[tupl
 
 
 def _image_function(images: Sequence[int]) -> Callable[[int], int]:
-    """The image of a bitmask under one letter, eight states at a time."""
+    """Return the function from a bitmask to its image under one letter, which looks up eight states at a time."""
     tables = []
     for first in range(0, len(images), 8):
         table = [0]
@@ -96,11 +94,11 @@ def _image_function(images: Sequence[int]) -> Callable[[int], int]:
 
 
 def _as_words(masks: Sequence[int], states: int) -> NDArray[np.uint64]:
-    """[masks, words of 64 states]"""
+    """Return the bitmasks as an array of 64-bit words: [masks, words]."""
     size = 8 * -(-states // 64)
     return np.frombuffer(b"".join(mask.to_bytes(size, "little") for mask in masks), dtype="<u8").reshape(len(masks), size // 8)
 
 
 def _subsets(words: NDArray[np.uint64], parent: int, states: int) -> NDArray[np.bool_]:
-    """Which rows are subsets of the parent?"""
+    """Return for each row whether it is a subset of the parent."""
     return np.all(words & ~_as_words([parent], states) == 0, axis=1)

@@ -1,4 +1,4 @@
-"""The class of a regular language: what the transition monoid of its minimal DFA says about it.
+"""The classes of a regular language, decided on the transition monoid of its minimal DFA.
 
 The classes and their criteria are listed in `class_evidence`.
 """
@@ -12,7 +12,7 @@ from eigentrack.automata.class_evidence import AGAINST, monoid_structure
 from eigentrack.automata.dfa import DFA, minimal
 from eigentrack.automata.transition_monoid import DEFAULT_LIMIT
 
-# the classes in the words that a reader sees
+# each class as it is described to the user
 CLASS_IN_WORDS = {
     "star_free": "star-free (no counting)",
     "group": "a group: every letter permutes the states",
@@ -25,9 +25,9 @@ CLASS_IN_WORDS = {
     "definite": "definite: the last few letters decide",
     "reverse_definite": "reverse definite: the first few letters decide",
     "ac0": "in AC⁰",
-    "r_omega": "in R^ω",
+    "r_omega": "in R^ω: star-free, and without a flip-flop",
 }
-# the finest class is named first
+# the summary names the first of these that holds, so that finer classes come first
 _STAR_FREE_KINDS = {
     "definite": "definite: the last few letters decide",
     "reverse_definite": "reverse definite: the first few letters decide",
@@ -49,7 +49,7 @@ class ContainedGroup:
 
     @property
     def least_two_length(self) -> int:
-        """A lower bound on the `two_length` of a 2-group, from its name: a cycle of 2^p elements takes p steps."""
+        """A lower bound on the `two_length` of a 2-group, read from its name: a cyclic factor of 2^p elements takes p steps."""
         if not self.abelian:
             return 2
         return max(int(order).bit_length() - 1 for order in re.findall(r"Z(\d+)", self.name))
@@ -57,10 +57,10 @@ class ContainedGroup:
 
 @dataclass(frozen=True)
 class LanguageClass:
-    """`witnesses` says why, for every class that does not hold; `letter_orders` is the period of each letter's powers."""
+    """The classes that a regular language belongs to, with the evidence; the criteria are listed in `class_evidence`."""
 
-    states: int
-    monoid_size: int
+    states: int  # of the minimal DFA
+    monoid_size: int  # elements of its transition monoid
     star_free: bool
     group: bool
     solvable: bool
@@ -73,9 +73,9 @@ class LanguageClass:
     reverse_definite: bool
     ac0: bool
     r_omega: bool
-    subgroups: tuple[ContainedGroup, ...]  # the different nontrivial ones, largest first
-    letter_orders: dict[str, int]
-    witnesses: dict[str, str]
+    subgroups: tuple[ContainedGroup, ...]  # the distinct nontrivial groups in the monoid, largest first
+    letter_orders: dict[str, int]  # letter → the period of its powers
+    witnesses: dict[str, str]  # class that does not hold → the reason, in words
 
     def __post_init__(self) -> None:
         if odd := [name for name, holds in self.classes.items() if holds == (name in self.witnesses)]:
@@ -106,7 +106,10 @@ class LanguageClass:
 
 
 def classify(dfa: DFA, limit: int = DEFAULT_LIMIT) -> LanguageClass:
-    """Of the minimal DFA; raises `MonoidTooLarge` if its monoid has more elements than the limit."""
+    """Return the classes of the language of `dfa`.
+
+    Raise `MonoidTooLarge` if the transition monoid of its minimal DFA has more elements than `limit`.
+    """
     smallest = minimal(dfa)
     structure = monoid_structure(smallest, limit)
     witnesses = {name: witness for name, against in AGAINST.items() if (witness := against(structure)) is not None}

@@ -1,4 +1,4 @@
-"""The named languages of the state-tracking literature, as minimal automata; no package is needed to build them."""
+"""The named languages of the state-tracking literature, as minimal automata that need no extra package."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from eigentrack.automata.letter_maps import Map
 
 @cache
 def language(name: str) -> DFA:
-    """The minimal DFA of a named language; `LANGUAGES` lists the names."""
+    """Return the minimal DFA of the language called `name`; `LANGUAGES` lists the names."""
     if name not in LANGUAGES:
         raise ValueError(f"language {name!r} is not known; there are {', '.join(LANGUAGES)}")
     return minimal(LANGUAGES[name][1]())
 
 
 def _star(letters: str, *blocks: str) -> DFA:
-    """(block|block|…)*, no block the beginning of another: what we have read of a block; None once it went wrong."""
+    """Return a DFA for (block|block|…)*, where no block is a prefix of another.
+
+    A state is the part of the current block that has been read, or None after an error.
+    """
 
     def step(read: str | None, letter: str) -> str | None:
         if read is None or not any(block.startswith(read + letter) for block in blocks):
@@ -37,7 +40,10 @@ def _first_letters(letters: str, length: int, accepts: Callable[[str], bool]) ->
 
 
 def _subword(letters: str, word: str) -> DFA:
-    """The letters of the word occur in this order, others between them: how many of them we have met."""
+    """Return a DFA for the words that contain the letters of `word` in this order, with any letters between them.
+
+    A state is the number of letters of `word` met so far.
+    """
 
     def step(met: int, letter: str) -> int:
         return met + (met < len(word) and word[met] == letter)
@@ -57,7 +63,10 @@ def _exactly_one_a() -> DFA:
 
 
 def _tomita3() -> DFA:
-    """No odd run of 1s is ever followed by an odd run of 0s: (run's letter, its parity, an odd run of 1s before it)."""
+    """Return a DFA for the words in which no odd run of 1s is ever followed by an odd run of 0s.
+
+    A state is (letter of the current run, parity of its length, whether an odd run of 1s precedes it).
+    """
 
     def step(state: tuple[str, int, bool], letter: str) -> tuple[str, int, bool]:
         run, parity, after_odd = state
@@ -81,7 +90,7 @@ def _tomita4() -> DFA:
 
 
 def _tomita7() -> DFA:
-    """0*1*0*1*: which of the four runs we are in."""
+    """Return a DFA for 0*1*0*1*; a state is the number of the current run, 4 after an error."""
 
     def step(run: int, x: str) -> int:
         return run if run == 4 or "0101"[run] == x else run + 1
@@ -90,7 +99,10 @@ def _tomita7() -> DFA:
 
 
 def _bounded_dyck(kinds: int, depth: int) -> DFA:
-    """Well-bracketed words over `kinds` pairs, nested at most `depth` deep: the stack of open brackets, None once wrong."""
+    """Return a DFA for the well-bracketed words over `kinds` pairs of brackets, nested at most `depth` deep.
+
+    A state is the stack of open brackets, or None after an error.
+    """
     opens, closes = "([{<"[:kinds], ")]}>"[:kinds]
 
     def step(stack: str | None, x: str) -> str | None:
@@ -104,7 +116,10 @@ def _bounded_dyck(kinds: int, depth: int) -> DFA:
 
 
 def _runs(word: str, at_least_one: bool) -> DFA:
-    """a*b*… or aa*bb*…: which run we are in, whether it has begun; None once wrong."""
+    """Return a DFA for a*b*…, or for aa*bb*… if `at_least_one`, with the letters of `word`.
+
+    A state is the number of the current run, -1 before the first letter, or None after an error.
+    """
 
     def step(place: int | None, x: str) -> int | None:
         if place is None:
@@ -128,23 +143,23 @@ def _a_or_b_then_d_then_b_or_c() -> DFA:
 
 
 def _last_written() -> DFA:
-    """Flip-flop: letters set (1), reset (0) and ignore (i); is the last one written a 1?"""
+    """Return a DFA for the flip-flop: the letters 1 and 0 write a bit, i keeps it; accept if the last bit written is 1."""
     return DFA.from_function("01i", 0, lambda bit, x: bit if x == "i" else int(x), lambda bit: bit == 1)
 
 
 def _even_pairs() -> DFA:
-    """First and last letter agree, which is to say that ab and ba occur an even number of times together."""
+    """Return a DFA for the words whose first and last letter agree: ab and ba together occur an even number of times."""
     return DFA.from_function("ab", "", lambda ends, x: (ends or x)[0] + x, lambda ends: ends == "" or ends[0] == ends[-1])
 
 
 def _acting(maps: Mapping[str, Map]) -> DFA:
-    """Accepts the words that lead from state 0 back to it."""
+    """Return a DFA for the words that lead from state 0 back to it, where `maps[letter][state]` is the next state."""
     letters = tuple(maps)
     return DFA.from_function(letters, 0, lambda state, letter: maps[letter][state], lambda state: state == 0)
 
 
 def _numbers(modulus: int, operations: Mapping[str, Callable[[int], int]]) -> DFA:
-    """The letters are operations on a number that starts at 0; is it 0 again?"""
+    """Return a DFA whose letters are operations on a number modulo `modulus` that starts at 0; accept if it is 0 again."""
     return _acting({letter: tuple(do(n) % modulus for n in range(modulus)) for letter, do in operations.items()})
 
 
@@ -157,7 +172,7 @@ def _affine(modulus: int) -> DFA:
 
 
 def _two_counters(letters: str, first: int, second: int) -> DFA:
-    """Each of the two letters counts by itself, modulo `first` and `second`; are both counts 0?"""
+    """Return a DFA that counts one letter modulo `first` and the other modulo `second`; accept if both counts are 0."""
 
     def step(counts: tuple[int, int], letter: str) -> tuple[int, int]:
         x, y = counts
@@ -167,12 +182,15 @@ def _two_counters(letters: str, first: int, second: int) -> DFA:
 
 
 def _gridworld(places: int) -> DFA:
-    """A corridor: l and r walk one place, and stay at the walls."""
+    """Return a DFA for a corridor: l and r walk one place left and right, but not through a wall; accept at the left end."""
     return _acting({"l": (0, *range(places - 1)), "r": (*range(1, places), places - 1)})
 
 
 def _registers(bits: int) -> DFA:
-    """0 and 1 write the first bit, a swaps the first two bits, b the next two; is the first bit 0?"""
+    """Return a DFA for a register of bits: 0 and 1 write the first bit, a swaps the first and second, b the second and third.
+
+    Accept if the first bit is 0.
+    """
 
     def step(register: tuple[int, ...], letter: str) -> tuple[int, ...]:
         if letter in "01":
@@ -188,18 +206,21 @@ def _turn(points: int) -> Map:
 
 
 def _cerny(points: int) -> DFA:
-    """a turns the circle by one place, b merges the last place into the first: the shortest reset has (n-1)² letters."""
+    """Return Černý's automaton: a turns a circle of n points by one place, b merges the last point into the first.
+
+    The shortest word that resets it has (n-1)² letters.
+    """
     return _acting({"a": _turn(points), "b": (*range(points - 1), 0)})
 
 
 def all_maps(points: int) -> DFA:
-    """A turn, a swap and a merge generate every map of the points to themselves."""
+    """Return a DFA whose three letters, a turn, a swap and a merge, generate every map of the points to themselves."""
     others = tuple(range(2, points))
     return _acting({"a": _turn(points), "b": (1, 0, *others), "c": (0, 0, *others)})
 
 
 def _shell_game(shells: int) -> DFA:
-    """Each letter swaps two neighbouring shells; is the pea under the first again?"""
+    """Return a DFA whose letters swap neighbouring shells; accept if the pea is under the first shell again."""
     swaps = {}
     for place in range(shells - 1):
         images = list(range(shells))
@@ -208,7 +229,7 @@ def _shell_game(shells: int) -> DFA:
     return _acting(swaps)
 
 
-# name → (what it says, how to build it)
+# name → (description, function that builds the automaton)
 LANGUAGES: dict[str, tuple[str, Callable[[], DFA]]] = {
     "parity": ("an even number of 1s", lambda: _numbers(2, {"0": lambda n: n, "1": lambda n: n + 1})),
     "even-pairs": ("first and last letter agree", _even_pairs),

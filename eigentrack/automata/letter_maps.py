@@ -1,8 +1,8 @@
-"""Letter maps: what a letter does to the states, x ↦ images[x], and what that costs as generalized Householder factors.
+"""Letter maps x ↦ images[x], by which a letter moves the states, and the generalized Householder factors that they take.
 
-A map that is one-to-one where it does not lead to the sink, a state coded as the zero vector, is a partial permutation matrix
-A of the other states: a product of rank(A - I) factors with eigenvalues in [-1, 1]. A cycle of c states takes c - 1, a path
-x₁ → … → x_m → sink takes m (docs/theory.md, section 5).
+Let the sink be a state coded as the zero vector. A map that is one-to-one on the states that it does not send to the sink is a
+partial permutation matrix A of the other states: a product of rank(A - I) factors with eigenvalues in [-1, 1]. A cycle of c
+states takes c - 1 factors, a path x₁ → … → x_m → sink takes m (docs/theory.md, section 5).
 
 A counter is an automaton whose letters add modulo m: state s has the number n(s), letter a the step x(a), and
 n(s·a) = n(s) + x(a) mod m.
@@ -38,19 +38,19 @@ def is_permutation_or_constant(images: Sequence[int]) -> bool:
 
 
 def is_swap_or_identity(images: Sequence[int]) -> bool:
-    """At most two points move, and they trade places."""
+    """Return whether the map swaps two points and fixes the others, or is the identity."""
     moved = [point for point, image in enumerate(images) if image != point]
     return not moved or (len(moved) == 2 and images[moved[0]] == moved[1] and images[moved[1]] == moved[0])
 
 
 def is_partial_injection(images: Sequence[int], sink: int) -> bool:
-    """The sink stays, and no two points go to the same point other than the sink."""
+    """Return whether the map fixes the sink and sends no two points to the same point other than the sink."""
     elsewhere = [image for image in images if image != sink]
     return images[sink] == sink and len(set(elsewhere)) == len(elsewhere)
 
 
 def cycle_lengths(images: Sequence[int]) -> tuple[int, ...]:
-    """Of the points that come back to themselves, shortest first; fixed points are cycles of length 1."""
+    """Return the lengths of the map's cycles, shortest first; fixed points are cycles of length 1."""
     lengths, seen = [], set()
     for start in range(len(images)):
         trail = []
@@ -65,19 +65,22 @@ def cycle_lengths(images: Sequence[int]) -> tuple[int, ...]:
 
 
 def changed_rank(images: Sequence[int]) -> int:
-    """rank(A - I) of a permutation, or of a partial injection on the points other than its sink: points minus cycles."""
+    """Return rank(A - I) of a permutation, or of a partial injection on the points other than its sink: points minus cycles."""
     return len(images) - len(cycle_lengths(images))
 
 
 def injective_sink(dfa: DFA) -> int | None:
-    """A state that no letter leaves, if every letter is one-to-one on the states that it does not send there; None if not."""
+    """Return a sink for which every letter is a partial injection (see `is_partial_injection`); None if there is none."""
     absorbing = [state for state, row in enumerate(dfa.transitions) if set(row) == {state}]
     maps = letter_maps(dfa).values()
     return next((sink for sink in absorbing if all(is_partial_injection(images, sink) for images in maps)), None)
 
 
 def counter_steps(dfa: DFA) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The number of every state, and the step of every letter, modulo the number of states; None if the DFA is no counter."""
+    """Return the number n(s) of every state and the step x(a) of every letter, or None if the DFA is no counter.
+
+    The modulus m is the number of states.
+    """
     m, maps = dfa.states, tuple(letter_maps(dfa).values())
     if not all(map(is_permutation, maps)):
         return None
@@ -95,10 +98,10 @@ def counter_steps(dfa: DFA) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 
 
 def _translations(dfa: DFA, maps: tuple[Map, ...]) -> list[Map]:
-    """One product of letters for each state that the start goes to by it."""
+    """Return one product of letters for each state, which takes the start to that state."""
     found = {dfa.start: tuple(range(dfa.states))}
     queue = [dfa.start]
-    for state in queue:  # grows while it is read
+    for state in queue:  # the loop appends to the queue
         for images in maps:
             if images[state] not in found:
                 found[images[state]] = tuple(images[q] for q in found[state])

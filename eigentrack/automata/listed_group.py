@@ -1,7 +1,7 @@
-"""A permutation group G by the list of all its elements: its order, its name, and its derived series G ⊇ [G,G] ⊇ …
+"""A permutation group G as the list of all its elements, with its order, its name, and its derived series G ⊇ [G,G] ⊇ …
 
-Elements are rows, known by their numbers; x·y is x first, then y. The images of a few points, the base, tell elements apart, so
-products are computed on those points only. Subgroups are given by a few generators each.
+An element is a row of images, and has a number; x·y means x first, then y. The images of a few points, the base, already
+identify an element, so products are computed on those points only. A subgroup is given by a few generators.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from eigentrack.automata.transition_monoid import Integers, row_keys
 
 @dataclass(frozen=True, eq=False)
 class ListedGroup:
-    """`permutations[g][p]` is where element g sends point p."""
+    """A permutation group given by the list of its elements."""
 
-    permutations: Integers  # [order, points]
+    permutations: Integers  # [order, points]: [g][p] is the image of point p under element g
 
     @property
     def order(self) -> int:
@@ -47,7 +47,7 @@ class ListedGroup:
 
     @cached_property
     def element_orders(self) -> Integers:
-        """[order]: an element that brings every point of the base back is the identity."""
+        """The order of every element, [order]: a power that fixes every point of the base is the identity."""
         orders = np.ones(self.order, dtype=np.int64)
         for point in self._base:
             orders = np.lcm(orders, _cycle_lengths(self.permutations, point))
@@ -55,12 +55,12 @@ class ListedGroup:
 
     @cached_property
     def generators(self) -> tuple[int, ...]:
-        """The first element that those before do not generate, again and again."""
+        """A generating set: the elements, in their order, that the ones chosen before do not generate."""
         return self._independent(range(self.order))
 
     @cached_property
     def derived_orders(self) -> tuple[int, ...]:
-        """The orders of the group, of its commutator subgroup, of that one's, and so on until they stay the same."""
+        """The orders of the groups of the derived series, up to the last that differs from the one before."""
         orders, generators = [self.order], self.generators
         while True:
             generators = self._commutator_subgroup(generators)
@@ -72,7 +72,7 @@ class ListedGroup:
     @cached_property
     def _base(self) -> Integers:
         base: list[int] = []
-        known = np.zeros(self.order, dtype=np.int64)  # equal numbers for elements that agree on the base
+        known = np.zeros(self.order, dtype=np.int64)  # elements that agree on the base so far have equal numbers
         for point in range(self.permutations.shape[1]):
             if (classes := int(known.max()) + 1) == self.order:
                 break
@@ -84,14 +84,14 @@ class ListedGroup:
 
     @cached_property
     def _number(self) -> dict[bytes, int]:
-        """From the images of the base."""
+        """The number of every element, keyed by the images of the base."""
         return {key: g for g, key in enumerate(row_keys(self.permutations[:, self._base]))}
 
     def _numbers(self, base_images: Integers) -> Integers:
         return np.array([self._number[key] for key in row_keys(base_images)])
 
     def _products(self, words: Iterable[Sequence[Integers]]) -> list[int]:
-        """The number of each product of rows."""
+        """Return the number of the element that each sequence of rows multiplies to."""
         found = []
         for first, *others in words:
             images = first[self._base]
@@ -101,7 +101,7 @@ class ListedGroup:
         return self._numbers(np.array(found)).tolist() if found else []
 
     def _generated(self, generators: Iterable[int]) -> NDArray[np.bool_]:
-        """[order]: which elements are products of the generators."""
+        """Return for each element whether it is a product of the generators: [order]."""
         identity = self._numbers(self._base[None])
         rows = [self.permutations[g] for g in generators]
         inside = np.zeros(self.order, dtype=bool)
@@ -115,7 +115,7 @@ class ListedGroup:
         return inside
 
     def _independent(self, elements: Iterable[int]) -> tuple[int, ...]:
-        """Those that the ones before do not generate."""
+        """Return the elements that the ones chosen before them do not generate."""
         chosen: list[int] = []
         inside = self._generated(chosen)
         for g in elements:
@@ -129,7 +129,10 @@ class ListedGroup:
         return all(np.array_equal(x[y], y[x]) for x, y in product(rows, rows))
 
     def _commutator_subgroup(self, generators: Sequence[int]) -> tuple[int, ...]:
-        """Of the subgroup H that they generate: all x⁻¹y⁻¹xy of the generators, and what H makes of them by h⁻¹xh."""
+        """Return generators of [H, H], where H is the subgroup that `generators` generate.
+
+        These are the commutators x⁻¹y⁻¹xy of the generators and their conjugates h⁻¹xh under H.
+        """
         rows = [self.permutations[g] for g in generators]
         inverses = [np.argsort(row) for row in rows]
         pairs = product(range(len(rows)), repeat=2)
@@ -144,7 +147,7 @@ class ListedGroup:
 
 
 def _cycle_lengths(permutations: Integers, point: int) -> Integers:
-    """[permutations]: after how many steps each brings the point back."""
+    """Return the length of the cycle through the point in each permutation: [permutations]."""
     lengths = np.ones(len(permutations), dtype=np.int64)
     rows, place = np.arange(len(permutations)), permutations[:, point]
     while (elsewhere := place != point).any():

@@ -1,12 +1,13 @@
-"""Maximal subgroups: the H-class of an idempotent e is a group with e as its one, and acts on the image of e by permutations.
+"""Maximal subgroups of a transition monoid: the H-class of an idempotent e, a group with identity e that permutes e's image.
 
-All idempotents of a D-class give the same group, so one for each regular D-class says everything.
+All idempotents of a D-class give isomorphic groups, so one idempotent per regular D-class is enough.
 
 A regular language is in AC⁰ if no φ(Σᵗ), t ≥ 1, contains a nontrivial group (Barrington, Compton, Straubing & Thérien 1992),
-where φ(Σᵗ) are the elements that the words of length t induce. Walks from e to g in its group H, within the R-class of e, have
-lengths that agree modulo d, the greatest common divisor of the closed walks there, and every length of that kind occurs if it
-is large enough. So e and g have words of equal length just if a walk from e to g has a length that d divides. Such g form a
-subgroup of H, some φ(Σᵗ) contains it, and all idempotents of a D-class give the same one.
+where φ(Σᵗ) are the elements that the words of length t induce. Let H be the group of e, g an element of H, and d the greatest
+common divisor of the lengths of closed walks in the R-class of e. The lengths of the walks from e to g within that R-class
+agree modulo d, and every large enough length of that residue occurs. So e and g have words of equal length if and only if d
+divides the length of a walk from e to g. Such g form a subgroup of H, some φ(Σᵗ) contains it, and all idempotents of a D-class
+give isomorphic ones.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from eigentrack.automata.transition_monoid import Integers, TransitionMonoid
 
 @dataclass(frozen=True, eq=False)
 class MonoidSubgroup:
-    """Element g of the `group` is number `elements[g]` of the monoid; its points are the `states` in the idempotent's image."""
+    """A group inside a transition monoid, which permutes the image of its idempotent."""
 
-    idempotent: int
-    states: tuple[int, ...]
-    elements: Integers  # [order]
+    idempotent: int  # the identity of the group, as an element of the monoid
+    states: tuple[int, ...]  # the image of the idempotent: the points of the group
+    elements: Integers  # [order]: the element of the monoid that each element of the group is
     group: ListedGroup
 
     def __post_init__(self) -> None:
@@ -37,7 +38,10 @@ class MonoidSubgroup:
 
 
 def maximal_subgroups(monoid: TransitionMonoid, green: GreenRelations) -> tuple[MonoidSubgroup, ...]:
-    """One for each regular D-class, of its first idempotent; the trivial ones too."""
+    """Return the group of the first idempotent of each regular D-class, trivial groups included.
+
+    `monoid` is the transition monoid and `green` are its Green's relations.
+    """
     _, first = np.unique(green.d[green.idempotents], return_index=True)
     by_class = np.argsort(green.h, kind="stable")
     starts = np.searchsorted(green.h[by_class], np.arange(int(green.h.max()) + 2))
@@ -52,7 +56,7 @@ def maximal_subgroups(monoid: TransitionMonoid, green: GreenRelations) -> tuple[
 
 
 def equal_length_subgroup(monoid: TransitionMonoid, green: GreenRelations, subgroup: MonoidSubgroup) -> MonoidSubgroup:
-    """The elements of a maximal subgroup that have words as long as some word of its idempotent."""
+    """Return the subgroup of a maximal subgroup whose elements have a word as long as some word of the idempotent."""
     e = subgroup.idempotent
     inside = green.r == green.r[e]
     distance = np.full(monoid.size, -1)
@@ -64,6 +68,6 @@ def equal_length_subgroup(monoid: TransitionMonoid, green: GreenRelations, subgr
     members = np.flatnonzero(inside)
     targets = monoid.right[members]
     detours = (distance[members, None] + 1 - distance[targets])[inside[targets]]
-    divisor = int(np.gcd.reduce(detours, initial=0)) or 1  # 0: no closed walk, so the identity alone
+    divisor = int(np.gcd.reduce(detours, initial=0)) or 1  # the gcd is 0 without a closed walk; the group is then trivial
     chosen = distance[subgroup.elements] % divisor == 0
     return MonoidSubgroup(e, subgroup.states, subgroup.elements[chosen], ListedGroup(subgroup.group.permutations[chosen]))

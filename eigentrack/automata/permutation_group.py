@@ -1,8 +1,9 @@
-"""Permutation groups by generators: ⟨g1, g2, …⟩ on the points 0..n-1, with order, name and series; sympy does the counting.
+"""Permutation groups by generators: ⟨g1, g2, …⟩ on the points 0..n-1, with their order, name and series, computed by sympy.
 
-A group takes as many steps as the shortest series G = G_0 ⊵ G_1 ⊵ … ⊵ 1 whose factors are abelian, or products of Z2. The
-commutator subgroup is the smallest one with an abelian factor, and Φ = ⟨squares⟩ the smallest one whose factor is a product of
-Z2. Taking them again and again is therefore shortest: it gives the derived series, and G ⊵ Φ(G) ⊵ Φ(Φ(G)) ⊵ …
+The length of a group is that of the shortest series G = G_0 ⊵ G_1 ⊵ … ⊵ 1 whose factors are abelian (`abelian_length`), or
+products of Z2 (`two_length`). The commutator subgroup is the smallest normal subgroup with an abelian factor, and Φ = ⟨squares⟩
+the smallest whose factor is a product of Z2. Repeating either therefore gives a shortest series: the derived series, and
+G ⊵ Φ(G) ⊵ Φ(Φ(G)) ⊵ …
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
     from sympy.combinatorics import PermutationGroup as SympyGroup  # type: ignore[import-untyped]
 from eigentrack.automata.letter_maps import cycle_lengths
 
-LARGEST_TABLE = 10**6  # elements times points that are listed to find a name; S_n and A_n on n points are known without
+LARGEST_TABLE = 10**6  # the most elements times points that are listed to find a name; S_n and A_n on n points need no list
 
 
 @dataclass(frozen=True)
 class PermutationGroup:
-    """`generators[i][point]` is the image of the point; none are needed for the trivial group."""
+    """A permutation group given by generators."""
 
-    points: int
-    generators: tuple[Permutation, ...]
+    points: int  # number of points
+    generators: tuple[Permutation, ...]  # [i][point] → the image of the point; empty for the trivial group
 
     def __post_init__(self) -> None:
         for generator in self.generators:
@@ -47,7 +48,7 @@ class PermutationGroup:
 
     @cached_property
     def name(self) -> str:
-        """trivial, Z6, S3, A5, D4, Q8, S3xZ3 (on two orbits), or "group of order n"."""
+        """The name of the group: trivial, Z6, S3, A5, D4, Q8, S3xZ3 (on two orbits), or "group of order n"."""
         if self.order == 1:
             return "trivial"
         parts = self._on_orbits()
@@ -70,7 +71,7 @@ class PermutationGroup:
         return SympyGroup([SympyPermutation(list(images)) for images in self.generators])
 
     def _on_orbits(self) -> list[PermutationGroup]:
-        """The actions on the orbits that have more than one point."""
+        """Return the actions of the group on its orbits of more than one point."""
         orbit = orbits(self.generators, self.points)
         parts = []
         for number in range(max(orbit) + 1):
@@ -82,7 +83,7 @@ class PermutationGroup:
 
 
 def abelian_length(generators: Sequence[Permutation]) -> int:
-    """Return the number of steps with abelian factors, of a solvable group."""
+    """Return the length of the shortest series with abelian factors; raise ValueError if the group is not solvable."""
     series = _sympy_group(generators).derived_series()
     if series[-1].order() > 1:
         raise ValueError(f"a group of order {series[0].order()} is not solvable: no series has abelian factors only")
@@ -90,13 +91,13 @@ def abelian_length(generators: Sequence[Permutation]) -> int:
 
 
 def two_length(generators: Sequence[Permutation]) -> int:
-    """Return the number of steps whose factors are products of Z2, of a 2-group."""
+    """Return the length of the shortest series with products of Z2 as factors; raise ValueError if the group is no 2-group."""
     group = _sympy_group(generators)
     if group.order() & (group.order() - 1):
         raise ValueError(f"a group of order {group.order()} is no 2-group: no series has products of Z2 as factors only")
     length = 0
     while group.order() > 1:
-        # of a 2-group, squares and commutators of generators suffice, with their conjugates
+        # in a 2-group the squares and commutators of the generators, with their conjugates, generate all squares
         squares = [g * g for g in group.generators]
         commutators = [~g * ~h * g * h for g in group.generators for h in group.generators]
         group, length = group.normal_closure([*squares, *commutators]), length + 1
@@ -104,7 +105,10 @@ def two_length(generators: Sequence[Permutation]) -> int:
 
 
 def _sympy_group(generators: Sequence[Permutation]) -> SympyGroup:
-    """With few generators, since sympy's algorithms take long with many: each one kept at least doubles the group."""
+    """Return the group as a sympy object without redundant generators, since sympy is slow with many of them.
+
+    Each generator that is kept at least doubles the group.
+    """
     from sympy.combinatorics import Permutation as SympyPermutation
     from sympy.combinatorics import PermutationGroup as SympyGroup
 

@@ -1,7 +1,7 @@
-"""regex → NFA → minimal DFA: what `re.fullmatch` says, for the expressions that denote regular languages.
+"""The minimal DFA of a regular expression, which accepts the words that `re.fullmatch` accepts: regex → NFA → minimal DFA.
 
-Python's own parser reads the pattern, so that both mean the same; Thompson's construction turns it into an NFA;
-automata-lib makes that deterministic and minimal. Written: a . [ab] [^a-c] (..) | * + ? {n} {n,} {n,m} \\* and the empty word.
+Python's own parser reads the pattern, so that it means the same here as in `re`; Thompson's construction turns it into an NFA;
+automata-lib makes the NFA deterministic. The syntax: a . [ab] [^a-c] (..) | * + ? {n} {n,} {n,m} \\* and the empty word.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eigentrack.automata.dfa import DFA, minimal
 MOST_LETTERS = 1_000
 LARGEST_NFA = 5_000
 LARGEST_DFA = 50_000
-MOST_PLACES = 5_000_000  # NFA states in all subsets together
+MOST_PLACES = 5_000_000  # the most NFA states in all subsets together
 
 _REFUSED = {
     op.AT: r"an anchor such as ^ $ \A \Z \b",
@@ -37,7 +37,10 @@ Item = tuple[Any, Any]  # an opcode of Python's parser and its argument
 
 
 def regex_dfa(pattern: str, alphabet: Iterable[str] = ()) -> DFA:
-    """The complete minimal DFA over the letters in the pattern and those of `alphabet`, sorted."""
+    """Return the complete minimal DFA of a regular expression, `pattern`, in Python's syntax.
+
+    Its letters are those in the pattern and the single characters in `alphabet`, sorted.
+    """
     items = _parse(pattern)
     extra = set(alphabet)
     if bad := sorted(letter for letter in extra if len(letter) != 1):
@@ -56,7 +59,7 @@ def regex_dfa(pattern: str, alphabet: Iterable[str] = ()) -> DFA:
 def _parse(pattern: str) -> list[Item]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of sets such as [[a], whose meaning may change one day
+            warnings.simplefilter("ignore")  # Python warns of sets such as [[a], whose meaning may change one day
             items = list(_parser.parse(pattern))
         for opcode, _ in _walk(items):
             if opcode in _REFUSED:
@@ -66,13 +69,13 @@ def _parse(pattern: str) -> list[Item]:
     except RecursionError:
         raise ValueError(f"regex {pattern!r:.60} is nested too deeply") from None
     without_escapes_and_sets = re.sub(r"\\.|\[\^?\]?(\\.|[^\]\\])*\]", "", pattern, flags=re.DOTALL)
-    if "(?" in without_escapes_and_sets:  # the parser drops some of them, such as comments, from its result
+    if "(?" in without_escapes_and_sets:  # the parser drops some extensions, such as comments, from its result
         raise ValueError(f"regex {pattern!r:.60} uses an extension (?...), which is not supported: write plain groups (...)")
     return items
 
 
 def _walk(items: Iterable[Item]) -> Iterator[Item]:
-    """All items, at every depth."""
+    """Yield the items at every depth."""
     for opcode, value in items:
         yield opcode, value
         if opcode is op.IN:
@@ -97,7 +100,7 @@ def _letters(pattern: str, items: list[Item]) -> set[str]:
 
 
 def _chosen(opcode: Any, value: Any, letters: list[str]) -> list[str]:
-    """The letters that a one-letter item matches."""
+    """Return the letters that a one-letter item matches."""
     if opcode is op.ANY:
         return [letter for letter in letters if letter != "\n"]
     if opcode is op.LITERAL:
@@ -112,7 +115,10 @@ def _chosen(opcode: Any, value: Any, letters: list[str]) -> list[str]:
 
 
 class _Thompson:
-    """Grows an NFA: every method continues from a state and returns the state where it ends. "" labels a free move."""
+    """Thompson's construction of an NFA; `sequence` and `repeat` continue from a state and return the state where they end.
+
+    The label "" marks a move without a letter.
+    """
 
     def __init__(self, pattern: str, letters: list[str]) -> None:
         self.pattern, self.letters = pattern, letters
@@ -175,7 +181,7 @@ def _determinise(pattern: str, letters: list[str], arrows: list[dict[str, set[in
         raise ValueError("regular expressions need the package automata-lib: pip install automata-lib") from None
 
     class BoundedNFA(NFA):
-        """Stops a subset construction that explodes: the library asks once for every subset."""
+        """An NFA that stops a subset construction with too many states; the library calls its method once per subset."""
 
         subsets = places = 0
 

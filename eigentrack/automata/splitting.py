@@ -1,8 +1,9 @@
-"""Splitting: an automaton of permutations and resets as a few smaller actions that together tell all its states apart.
+"""Splitting of an automaton of permutations and resets into a few smaller actions that together distinguish all its states.
 
-A congruence gives the action of the letters on its blocks; congruences with trivial meet lose nothing together. Those whose
-actions are equal up to the names of the points are columns of one action: in a network, one state matrix [points, columns] that
-one matrix per letter moves. A permutation of p points with c cycles costs p - c reflections; a reset costs none.
+A congruence gives the action of the letters on its blocks; congruences with trivial meet together determine the state.
+Congruences whose actions are equal up to the names of the points are columns of one action: in a network, one state matrix
+[points, columns], which one matrix per letter moves. A permutation of p points with c cycles costs p - c reflections; a reset
+costs none.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from eigentrack.automata.letter_maps import (
     is_permutation_or_constant,
 )
 
-SEARCH_LIMIT = 50_000  # meets that the search for the fewest points computes: about a second
+SEARCH_LIMIT = 50_000  # the most meets that the search for the fewest points computes, in about a second
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class Action:
-    """`maps[letter][point]` is the next point; `columns[c][state]` is the point of column c that stands for the state."""
+    """An action of the letters on points by permutations and resets, and the points that stand for each state."""
 
-    points: int
-    maps: tuple[Map, ...]
-    columns: tuple[Map, ...]
+    points: int  # number of points
+    maps: tuple[Map, ...]  # [letter][point] → the next point
+    columns: tuple[Map, ...]  # [column][state] → the point of the column that stands for the state
 
     def __post_init__(self) -> None:
         for letter, images in enumerate(self.maps):
@@ -53,23 +54,29 @@ class Action:
 
     @property
     def is_register(self) -> bool:
-        """Letters keep the point or set it, and never permute."""
+        """Whether every letter keeps all points or resets them, so that none permutes them."""
         return all(is_identity(images) or is_constant(images) for images in self.maps)
 
     def factors(self, gated: bool) -> int:
-        """Generalized Householder factors of the costliest letter; a gate clears the state of all points at once."""
-        if self.is_register or self.points == 2:  # one number is overwritten, or changes its sign
+        """Return the number of generalized Householder factors of the costliest letter.
+
+        If `gated`, a gate clears all points at once, so that a reset takes one factor.
+        """
+        if self.is_register or self.points == 2:  # the state is one number, which is overwritten or changes its sign
             return 1
         reset = 1 if gated else self.points
         return max(reset if is_constant(images) else changed_rank(images) for images in self.maps)
 
 
 def split(transitions: Transitions) -> tuple[Action, ...]:
-    """Actions with the fewest reflections per letter, then the fewest points; the largest first, none for a single state."""
+    """Return the actions with the fewest reflections per letter, and among these with the fewest points, largest first.
+
+    `transitions[state][letter]` is the next state; every letter must be a permutation or a reset. A single state has no action.
+    """
     return _split(tuple(map(tuple, transitions)))
 
 
-@lru_cache(maxsize=64)  # several constructions ask for the same one
+@lru_cache(maxsize=64)  # several constructions ask for the same split
 def _split(transitions: tuple[Map, ...]) -> tuple[Action, ...]:
     letters = tuple(zip(*transitions, strict=True))
     for letter, images in enumerate(letters):
@@ -80,7 +87,7 @@ def _split(transitions: tuple[Map, ...]) -> tuple[Action, ...]:
     states = tuple(range(len(transitions)))
     if len(states) == 1:
         return ()
-    if not any(map(_reflections, letters)):  # resets alone: nothing to save by splitting, and every partition is a congruence
+    if not any(map(_reflections, letters)):  # with resets only, splitting saves nothing and every partition is a congruence
         return (Action(len(states), letters, (states,)),)
     costs = {partition: _cost(transitions, partition) for partition in congruences(transitions)}
     fewest = next(k for k in sorted(set(costs.values())) if is_trivial_meet([p for p, cost in costs.items() if cost <= k]))
@@ -109,17 +116,17 @@ def _reflections(images: Map) -> int:
 
 
 def _canonical_action(maps: Sequence[Map]) -> tuple[tuple[Map, ...], Map]:
-    """The maps in a numbering of the points that depends on the action alone, and that numbering: point → number.
+    """Return the maps with the points renumbered in a way that depends on the action alone, and the new number of each point.
 
-    An orbit of the permutations is numbered by a search from one of its points, the one that gives the least table;
-    a reset marks the point that it goes to.
+    An orbit of the permutations is numbered by a search from that of its points which gives the smallest table; a reset marks
+    the point to which it leads.
     """
     permutations = [images for images in maps if is_permutation(images)]
     marks = [tuple(images[0] == point for images in maps if not is_permutation(images)) for point in range(len(maps[0]))]
 
     def numbered_from(root: int) -> tuple[list[tuple[tuple[bool, ...], tuple[int, ...]]], list[int]]:
         number, order, table = {root: 0}, [root], []
-        for point in order:  # grows while it is read
+        for point in order:  # the loop appends to the list
             for images in permutations:
                 if images[point] not in number:
                     number[images[point]] = len(order)
@@ -139,9 +146,10 @@ def _canonical_action(maps: Sequence[Map]) -> tuple[tuple[Map, ...], Map]:
 
 
 def _cheapest_with_trivial_meet(items: Mapping[Item, tuple[int, Partition]]) -> list[Item]:
-    """Of items (cost, partition) that meet trivially, those of least total cost: a shortest path through the meets.
+    """Return the items whose partitions have a trivial meet and whose total cost is least, by a shortest path through meets.
 
-    Past `SEARCH_LIMIT` meets it settles for the better of two sets from which no item can be left out.
+    `items` maps each item to (cost, partition). After `SEARCH_LIMIT` meets, return the cheaper of two sets from which no item
+    can be left out.
     """
     names = list(items)
     states = len(items[names[0]][1])
@@ -163,7 +171,7 @@ def _cheapest_with_trivial_meet(items: Mapping[Item, tuple[int, Partition]]) -> 
 
 
 def _pruned(partitions: Mapping[Item, Partition]) -> list[Item]:
-    """What is left when each item in turn is dropped, if the others still meet trivially."""
+    """Return the items that are left when each in turn is dropped if the meet of the others is still trivial."""
     kept = dict(partitions)
     for name, partition in partitions.items():
         del kept[name]

@@ -1,6 +1,6 @@
-"""Transition monoid M of a DFA: all maps q ↦ q·w that words w induce on the states, the empty word's identity among them.
+"""The transition monoid M of a DFA: all maps q ↦ q·w that words w induce on the states; the empty word induces the identity.
 
-x·y is x first, then y. Elements are numbered by their shortest words: short ones first, those of equal length by letters.
+x·y means x first, then y. Elements are numbered by their shortest words: by length, then by letters.
 M monoid  S the semigroup of the nonempty words  m, x, y elements  q states
 """
 
@@ -19,21 +19,21 @@ from eigentrack.automata.dfa import DFA, letter_numbers
 Integers = NDArray[np.integer]
 
 DEFAULT_LIMIT = 1_000_000
-LIMIT_BYTES = 256  # an element of the limit; those of automata with many states are larger and count for more
+LIMIT_BYTES = 256  # an element of up to this size counts as one towards the limit; larger ones count in proportion
 _BLOCK_BYTES = 2**22
 
 
 class MonoidTooLarge(ValueError):
-    """The monoid has more elements than the limit allows."""
+    """The error that a transition monoid has more elements than the limit allows."""
 
 
 @dataclass(frozen=True, eq=False)
 class TransitionMonoid:
-    """`elements[m][q]` is the state that m leads to from q, `right[m][letter]` the element m·letter."""
+    """A transition monoid with its right Cayley graph."""
 
     letters: tuple[str, ...]
-    elements: Integers  # [size, states], element 0 is the identity
-    right: Integers  # [size, letters]
+    elements: Integers  # [size, states]: [m][q] is the state to which m leads from q; element 0 is the identity
+    right: Integers  # [size, letters]: the element m·letter
 
     def __post_init__(self) -> None:
         size, states = self.elements.shape
@@ -59,7 +59,7 @@ class TransitionMonoid:
 
     @cached_property
     def left(self) -> Integers:
-        """[size, letters]: the element letter·m. For m = x·b it is (letter·x)·b, one word length after the other."""
+        """The element letter·m, [size, letters]; for m = x·b it is (letter·x)·b, computed in the order of word lengths."""
         table = np.empty_like(self.right)
         table[0] = self.right[0]
         parent, letter = self._last_steps
@@ -69,7 +69,7 @@ class TransitionMonoid:
         return table
 
     def word(self, m: int) -> tuple[str, ...]:
-        """A shortest word that acts as m."""
+        """Return a shortest word that acts as m."""
         parent, letter = self._last_steps
         word = []
         while m:
@@ -87,7 +87,7 @@ class TransitionMonoid:
         return self.element(self.word(y), start=x)
 
     def power_cycle(self, m: int) -> tuple[int, int]:
-        """The least index and period ≥ 1 with m^(index + period) = m^index."""
+        """Return the least index ≥ 1 and period ≥ 1 with m^(index + period) = m^index."""
         image = self.elements[m].tolist()
         index, recurrent = 0, set(range(self.states))
         while (reached := {image[state] for state in recurrent}) != recurrent:
@@ -107,15 +107,18 @@ class TransitionMonoid:
 
 
 def last_steps(right: Integers) -> tuple[Integers, Integers]:
-    """Of every element's shortest word: the element before its last letter, and that letter. Void for the identity."""
+    """Return, for the shortest word of every element, the element before its last letter, and that letter.
+
+    The entries of the identity are meaningless.
+    """
     found, first = np.unique(right, return_index=True)
     steps = np.zeros(len(right), dtype=np.int64)
-    steps[found] = first  # elements are numbered as a search finds them, so the first way to each is a shortest
+    steps[found] = first  # elements are numbered as a search finds them, so the first path to each is a shortest one
     return np.divmod(steps, right.shape[1])
 
 
 def word_length_ranges(parent: Integers) -> Iterator[slice]:
-    """The elements of word length 1, 2, …: each is a range, and their parents are in the one before."""
+    """Yield the range of the elements of word length 1, 2, …; the parents of each range are in the range before."""
     start, stop = 0, 1
     while stop < len(parent):
         start, stop = stop, 1 + int(np.searchsorted(parent[1:], stop))
@@ -123,7 +126,10 @@ def word_length_ranges(parent: Integers) -> Iterator[slice]:
 
 
 def transition_monoid(dfa: DFA, limit: int = DEFAULT_LIMIT) -> TransitionMonoid:
-    """Through libsemigroups where it is installed, otherwise by a search of our own; both number elements alike."""
+    """Return the transition monoid of `dfa`; raise `MonoidTooLarge` if it has more elements than `limit` (see `LIMIT_BYTES`).
+
+    libsemigroups computes it if it is installed, otherwise a search in numpy; both number the elements alike.
+    """
     try:
         import libsemigroups_pybind11  # type: ignore[import-untyped]  # noqa: F401
     except ImportError:
@@ -132,7 +138,7 @@ def transition_monoid(dfa: DFA, limit: int = DEFAULT_LIMIT) -> TransitionMonoid:
 
 
 def search_monoid(dfa: DFA, limit: int = DEFAULT_LIMIT) -> TransitionMonoid:
-    """Breadth first, a block of elements at a time."""
+    """Return the transition monoid, found by a breadth-first search that handles a block of elements at a time."""
     maps = _letter_maps(dfa)
     allowed = _allowed_elements(dfa, limit)
     letters, states = maps.shape
@@ -141,7 +147,7 @@ def search_monoid(dfa: DFA, limit: int = DEFAULT_LIMIT) -> TransitionMonoid:
     identity = np.arange(states, dtype=maps.dtype)[None]
     number = {row_keys(identity)[0]: 0}
     blocks, right = [identity], []
-    for block in blocks:  # grows while it is read
+    for block in blocks:  # the loop appends to the list
         reached = maps[:, block].swapaxes(0, 1).reshape(-1, states)  # [block · letters, states]
         known = len(number)
         targets = np.array([number.setdefault(key, len(number)) for key in row_keys(reached)], dtype=np.int32)
@@ -155,10 +161,13 @@ def search_monoid(dfa: DFA, limit: int = DEFAULT_LIMIT) -> TransitionMonoid:
 
 
 def libsemigroups_monoid(dfa: DFA, limit: int = DEFAULT_LIMIT) -> TransitionMonoid:
-    """The Froidure-Pin algorithm. Only its right Cayley graph is read: copying elements one by one would take longer."""
+    """Return the transition monoid, found by the Froidure-Pin algorithm of libsemigroups.
+
+    The elements are computed from the right Cayley graph, since copying them one by one would take longer.
+    """
     from libsemigroups_pybind11 import FroidurePin, ReportGuard, Transf
 
-    silence = ReportGuard(False)  # as long as it is referenced
+    silence = ReportGuard(False)  # turns reports off as long as it is referenced
     maps = _letter_maps(dfa)
     letters, states = maps.shape
     allowed = _allowed_elements(dfa, limit)
@@ -180,12 +189,12 @@ def libsemigroups_monoid(dfa: DFA, limit: int = DEFAULT_LIMIT) -> TransitionMono
 
 
 def _letter_maps(dfa: DFA) -> Integers:
-    """[letters, states]"""
+    """Return the next state for every letter and state: [letters, states]."""
     return np.array(dfa.transitions, dtype=np.min_scalar_type(dfa.states - 1)).T.copy()
 
 
 def row_keys(rows: Integers) -> list[bytes]:
-    """One for each row; numpy cuts zeros off their ends, which rows of equal length can do without."""
+    """Return the bytes of each row as a key; numpy strips trailing zeros, which keeps the keys of different rows different."""
     return np.ascontiguousarray(rows).view(f"S{rows.shape[1] * rows.itemsize}").ravel().tolist()
 
 

@@ -1,4 +1,4 @@
-"""Where commands print: results to `out`, progress and errors to `err`; and the progress bar of a training run."""
+"""The consoles of commands: results go to `out`, progress and errors to `err`; and the progress bar of a training run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Words(ProgressColumn):
 
 
 class TrainingBar:
-    """Shows the time left, steps, loss, the last validation, and what `describe(metrics, steps per second)` says of a step.
+    """A progress bar with the time left, steps, loss, the last validation, and what `describe(metrics, steps per second)` says.
 
     What matters most stands first: on a narrow terminal the end of the line is cut, never the time left.
     """

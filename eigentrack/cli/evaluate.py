@@ -22,7 +22,7 @@ def evaluate(
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Accuracy of a trained model by length, far beyond the lengths it was trained on.
+    """Measure the accuracy of a trained model by length, far beyond the lengths it was trained on.
 
     Example: eigentrack evaluate runs/s3 --longest 4096
     """

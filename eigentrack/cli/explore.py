@@ -14,7 +14,7 @@ def explore(
     host: Annotated[str, typer.Option(help="127.0.0.1 is this computer alone; 0.0.0.0 lets others in.")] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
 ) -> None:
-    """A local page: type a language, watch its network read, train twins live, look inside what was trained.
+    """Serve a local page: type a language, watch its network read, train twins live, look inside what was trained.
 
     Example: eigentrack explore --port 7861 --no-browser
     """

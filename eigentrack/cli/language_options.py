@@ -1,4 +1,4 @@
-"""How a command is told a regular language: as a regex, by name, as a JSON file, or as the word problem of a group."""
+"""The options that name a regular language: a regex, a name, a JSON file, or the word problem of a group."""
 
 from __future__ import annotations
 

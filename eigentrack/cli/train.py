@@ -106,7 +106,7 @@ def _said(metrics: dict[str, Any], steps_per_second: float) -> str:
 
 
 def _refuse_flags(context: typer.Context, stored: Path, except_for: tuple[str, ...]) -> None:
-    """A flag beside a stored configuration would be ignored: better to say so."""
+    """Raise if a flag is given beside a stored configuration, where it would be ignored."""
     for name in context.params:
         source = context.get_parameter_source(name)
         if name not in except_for and source is not None and source.name == "COMMANDLINE":

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """`place` is the module of the definition, one of this package with a dot in front, and its name there.
+    """An entry of the catalogue: where the definition of an experiment is, and what it is about in a few words.
+
+    `place` is the module, with a dot in front where it belongs to this package, and the name of the definition there.
 
     An experiment from outside the package: CATALOGUE["name"] = Entry("my_package.my_module:EXPERIMENT", "what it asks").
     """

@@ -20,7 +20,7 @@ Point = tuple[float, float]
 
 
 def draw_automaton(dfa: DFA, current: int | None = None) -> str:
-    """SVG, or a sentence where there are too many states to draw."""
+    """Return the automaton as SVG, or a sentence if it has too many states to draw."""
     if dfa.states > MOST_STATES:
         return f"<p class='faint'>{dfa.states} states are too many to draw (at most {MOST_STATES}).</p>"
     places = _places(dfa.states)
@@ -65,7 +65,7 @@ def arrow_labels(dfa: DFA) -> dict[tuple[int, int], str]:
 
 
 def _arrow(start: Point, end: Point) -> tuple[str, Point]:
-    """The path, and where its label goes: nearer to the source, as long arrows cross in the middle."""
+    """Return the path and the place of its label, which is nearer to the source, as long arrows cross in the middle."""
     along = _unit(start, end)
     length = math.dist(start, end)
     bend = 0.16 * length + (14 if length < 1.5 * GAP else 24)

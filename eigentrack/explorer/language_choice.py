@@ -12,7 +12,7 @@ GROUP_LETTERS = ("generators", "swaps", "upto3", "all")
 
 @dataclass(frozen=True)
 class LanguageChoice:
-    """`letters`: beyond those in the regex, or which elements of the group; a named language has its own."""
+    """A choice of a language; `letters` are those beyond the regex, or elements of the group; a named language has its own."""
 
     kind: str
     name: str
@@ -27,7 +27,7 @@ class LanguageChoice:
             raise ValueError(f"letters={self.letters!r}: the named language {self.name!r} has its own")
 
     def automaton(self) -> DFA:
-        """The complete minimal DFA."""
+        """Return the complete minimal DFA."""
         if self.kind == REGEX:
             return regex_dfa(self.name, self.letters)
         return language(self.name) if self.kind == NAMED else word_problem_dfa(self.name, self.letters)

@@ -1,4 +1,4 @@
-"""What the page says about a language: its automaton and class, a verdict for every architecture, the levels of its cascade."""
+"""The view of a language: its automaton and class, a verdict for every architecture, the levels of its cascade."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ MOST_LETTERS = 12  # that are listed
 
 @dataclass(frozen=True)
 class LanguageView:
-    """`levels`: points and group of each, top first; None where the cascade was given up, and `obstacle` says why."""
+    """The view of a language.
+
+    `levels` has points and group of each level, top first; None if the cascade was given up, and `obstacle` says why.
+    """
 
     title: str
     dfa: DFA
@@ -40,7 +43,7 @@ def view_language(choice: LanguageChoice) -> LanguageView:
 
 
 def view_language_task(line: Line, choice: LanguageChoice) -> LanguageView:
-    """For a worker."""
+    """Return the view of a language, in a worker."""
     return view_language(choice)
 
 
@@ -52,13 +55,15 @@ def show_language(view: LanguageView) -> str:
         paragraph(f"{language.states} states, monoid of {language.monoid_size} elements, letters {letters}"),
         f"<p id='class-in-words'><b>{_sentence(language.summary)}</b></p>",
         draw_automaton(dfa),
-        paragraph("Green: accepting. The arrow without a source leads to the start.", "faint"),
+        paragraph("Green states accept. The arrow without a source leads to the start state.", "faint"),
         heading("Classes"),
-        table(("class", "holds", "what speaks against it"), _class_rows(language), marked=1),
-        heading("Cascade, top level first"),
+        table(("class", "holds", "witness against it"), _class_rows(language), marked=1),
+        heading("Cascade (Krohn–Rhodes), top level first"),
         _cascade(view),
-        heading("Which architectures recognise it at every length?"),
-        table(("architecture", "verdict", "why", "source", "arithmetic"), [_verdict_row(v) for v in view.verdicts], marked=1),
+        heading("Verdicts: which architectures recognise it at every length?"),
+        table(
+            ("architecture", "verdict", "why", "source", "precision model"), [_verdict_row(v) for v in view.verdicts], marked=1
+        ),
     )
 
 
@@ -77,7 +82,7 @@ def _cascade(view: LanguageView) -> str:
     if view.levels is None:
         return paragraph(view.obstacle)
     if not view.levels:
-        return paragraph("None needed.")
+        return paragraph("The cascade has no levels: the automaton has one state.")
     return table(("level", "points", "group"), [(number, *level) for number, level in enumerate(view.levels, start=1)])
 
 

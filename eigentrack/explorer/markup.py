@@ -39,7 +39,7 @@ def sheet(*parts: str) -> str:
 
 
 def trouble(error: Exception | str) -> str:
-    """The one line of an error, where the answer would be."""
+    """Return the one line of an error, to be shown in place of the answer."""
     return sheet(f"<p class='trouble'>{escape(str(error))}</p>")
 
 
@@ -52,7 +52,10 @@ def paragraph(text: str, kind: str = "") -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], marked: int | None = None) -> str:
-    """The cells of the column `marked` are words, such as yes or cannot, with a colour each; without a head, rows of facts."""
+    """Return a table; without a head its rows are facts.
+
+    The cells of the column `marked` are words such as yes or cannot, with a colour each.
+    """
 
     def cell(column: int, value: object) -> str:
         kind = f" class='{escape(str(value))}'" if column == marked else ""

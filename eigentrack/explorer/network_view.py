@@ -25,7 +25,7 @@ LARGEST_WITH_NUMBERS = 8
 
 
 def compile_into(line: Line, choice: LanguageChoice, architecture: str | None, folder: Path) -> None:
-    """For a worker: write the smallest network of the architecture, or of all, into the folder with its certificate."""
+    """Write the smallest network of the architecture, or of all, into the folder with its certificate, in a worker."""
     save_compiled(compile_network(choose_plan(choice.automaton(), architecture)), folder)
 
 
@@ -45,8 +45,8 @@ def show_network(compiled: Compiled, title: str) -> str:
         ("construction", f"{summary['construction']} ({summary['architecture']})"),
         ("layers", ", ".join(summary["mixers"])),
         ("state size", summary["state_size"]),
-        ("factors a token", summary["householders"]),
-        ("tokens a letter", summary["tokens_per_letter"]),
+        ("factors per token", summary["householders"]),
+        ("tokens per letter", summary["tokens_per_letter"]),
         ("MLP width", summary["mlp_width"]),
         ("parameters", f"{summary['parameters']:,}"),
         ("why this one", summary["why"]),
@@ -62,10 +62,10 @@ def _certificate(compiled: Compiled) -> str:
             table(
                 (),
                 [
-                    ("joint states reached", found.reachable_states),
-                    ("smallest margin of the right answer", f"{found.margin:g}"),
-                    ("weights, state", f"{found.weights_dtype}, {found.state_dtype}"),
-                    ("holds for the backends", ", ".join(found.backends)),
+                    ("joint states", found.reachable_states),
+                    ("smallest lead of the right answer", f"{found.margin:g}"),
+                    ("float types of weights and state", f"{found.weights_dtype}, {found.state_dtype}"),
+                    ("backends that it covers", ", ".join(found.backends)),
                     ("SHA-256 of the weights", found.weights_sha256),
                 ],
             )
@@ -86,7 +86,7 @@ def certificate_in_words(certificate: Certificate) -> str:
 
 
 def show_position(compiled: Compiled, reading: Reading, position: int) -> str:
-    """After `position` letters of the word."""
+    """Show the network after `position` letters of the word."""
     position = max(0, min(position, len(reading.letters)))
     state = reading.states[position]
     accepts = state in compiled.dfa.accepting
@@ -96,14 +96,17 @@ def show_position(compiled: Compiled, reading: Reading, position: int) -> str:
         f"<p id='verdict'>{escape(before)}: <b class='{'can' if accepts else 'cannot'}'>{said}</b></p>",
         _trail(reading, position),
         draw_automaton(compiled.dfa, state),
-        picture(draw_layers(reading, position), f"matrices, memories and eigenvalues {before}"),
-        paragraph("Blue is positive, red negative. Orange: the eigenvalues at this letter; grey: at the others.", "faint"),
+        picture(draw_layers(reading, position), f"matrices, states and eigenvalues {before}"),
+        paragraph(
+            "Blue is positive, red is negative. The eigenvalues of this letter are orange, those of the other letters grey.",
+            "faint",
+        ),
         _left_out(reading),
     )
 
 
 def _trail(reading: Reading, position: int) -> str:
-    """The states and letters in a row, the current one in bold."""
+    """Return the states and letters in a row, with the current state in bold."""
     parts = []
     for number, state in enumerate(reading.states):
         letter = "" if number == 0 else f" –{escape(reading.letters[number - 1])}→ "
@@ -121,7 +124,7 @@ def _left_out(reading: Reading) -> str:
 
 
 def draw_layers(reading: Reading, position: int) -> Figure:
-    """One row a layer: A(x_t) with its heads along the diagonal, the memory H_t, and the eigenvalues on the unit disk."""
+    """Draw one row per layer: A(x_t) with its heads along the diagonal, the memory H_t, the eigenvalues on the unit disk."""
     from matplotlib.figure import Figure
 
     layers = reading.layers[:MOST_LAYERS]
@@ -130,7 +133,7 @@ def draw_layers(reading: Reading, position: int) -> Figure:
     for (left, middle, right), layer in zip(rows, layers, strict=True):
         heads = _heads_shown(layer)
         _draw_matrix(left, _along_diagonal(layer.matrices[position, :heads]), f"layer {layer.layer}, {layer.mixer}: A(x)")
-        _draw_matrix(middle, layer.memories[position, :heads].reshape(-1, layer.memories.shape[-1]), "memory H")
+        _draw_matrix(middle, layer.memories[position, :heads].reshape(-1, layer.memories.shape[-1]), "state H")
         _draw_disk(right, np.linalg.eigvals(layer.matrices), position)
     return figure
 

@@ -10,9 +10,9 @@ from eigentrack.automata import LANGUAGES
 from eigentrack.explorer.language_choice import GROUP, GROUP_LETTERS, KINDS, NAMED, REGEX
 from eigentrack.explorer.rooms import (
     LanguagePicker,
+    build_compile_room,
+    build_explain_room,
     build_inspect_room,
-    build_language_room,
-    build_network_room,
     build_train_room,
 )
 from eigentrack.explorer.session import Sessions
@@ -22,15 +22,17 @@ FORGET_FILES = (600, 3600)  # seconds: how often it looks for downloads to delet
 
 
 def build_page(sessions: Sessions, is_local: bool) -> gr.Blocks:
-    """`is_local`: nobody but this computer can reach the page, so it may open folders of the disk."""
+    """Build the page; if `is_local`, only this computer can reach it, so that it may open folders of the disk."""
     queue = TrainingQueue()
     with gr.Blocks(title="eigentrack", analytics_enabled=False, delete_cache=FORGET_FILES) as page:
-        gr.Markdown("# eigentrack\nLinear RNNs that can track state: from a regular language to a network, and inside it.")
+        gr.Markdown(
+            "# eigentrack\nLinear RNNs that can track state: explain a language, compile or train a network, inspect it."
+        )
         picker = build_picker()
-        with gr.Tab("Language"):
-            build_language_room(picker, sessions)
-        with gr.Tab("Network"):
-            build_network_room(picker, sessions)
+        with gr.Tab("Explain"):
+            build_explain_room(picker, sessions)
+        with gr.Tab("Compile"):
+            build_compile_room(picker, sessions)
         with gr.Tab("Train"):
             build_train_room(picker, sessions, queue)
         with gr.Tab("Inspect"):
@@ -45,13 +47,13 @@ def build_page(sessions: Sessions, is_local: bool) -> gr.Blocks:
 
 def build_picker() -> LanguagePicker:
     with gr.Row(equal_height=True):
-        kind = gr.Radio(KINDS, value=REGEX, label="A language, by", scale=2)
+        kind = gr.Radio(KINDS, value=REGEX, label="Name a language by", scale=2)
         regex = gr.Textbox("(ab|ba)*", label="Regular expression", elem_id="regex", scale=2)
-        extra = gr.Textbox("", label="Letters beyond those in it", elem_id="extra-letters", scale=1)
+        extra = gr.Textbox("", label="Additional letters", elem_id="extra-letters", scale=1)
         names = [(f"{name}: {what}", name) for name, (what, _) in LANGUAGES.items()]
         named = gr.Dropdown(names, value="parity", label="Named language", visible=False, scale=3)
         group = gr.Textbox("S3", label="Group, such as S5, A5, Z60, D4, Q8, Z2xZ3", visible=False, scale=2)
-        elements = gr.Dropdown(GROUP_LETTERS, value="generators", label="Its letters", visible=False, scale=1)
+        elements = gr.Dropdown(GROUP_LETTERS, value="generators", label="Letters of the group", visible=False, scale=1)
 
     def show_fields(chosen: str) -> list[Any]:
         kinds = (REGEX, REGEX, NAMED, GROUP, GROUP)

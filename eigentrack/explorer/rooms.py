@@ -44,7 +44,7 @@ from eigentrack.explorer.word_reading import read_word
 
 SECONDS = {"language": 60.0, "network": 120.0, "automaton": 30.0, "inspection": 600.0}  # that a worker may take
 TRAINING_EVERY, INSPECTION_EVERY = 0.7, 0.4  # seconds between two looks at how far it is
-SMALLEST = "the smallest of all"
+SMALLEST = "the smallest exact network"
 LENGTHS = (1_000, 10_000, 100_000)  # letters of the longest word that is inspected
 
 
@@ -64,8 +64,8 @@ class LanguagePicker:
         return LanguageChoice(kind, name.strip() if kind == GROUP else name, letters)
 
 
-def build_language_room(picker: LanguagePicker, sessions: Sessions) -> None:
-    """Language: the automaton, its class in words, the verdicts and the cascade."""
+def build_explain_room(picker: LanguagePicker, sessions: Sessions) -> None:
+    """Build the room Explain: the automaton of a language, its class in words, the cascade and the verdicts."""
     explain = gr.Button("Explain", variant="primary", elem_id="explain")
     answer = gr.HTML(elem_id="language-answer", min_height=120)
 
@@ -87,8 +87,8 @@ def build_language_room(picker: LanguagePicker, sessions: Sessions) -> None:
     )
 
 
-def build_network_room(picker: LanguagePicker, sessions: Sessions) -> None:
-    """Network: compile the language, then watch the network read a word as it is typed."""
+def build_compile_room(picker: LanguagePicker, sessions: Sessions) -> None:
+    """Build the room Compile: compile a network for the language, then watch it read a word as it is typed."""
     with gr.Row(equal_height=True):
         kinds = [(SMALLEST, "")] + [(f"{name}: {what}", name) for name, (what, _) in ARCHITECTURES.items()]
         architecture = gr.Dropdown(kinds, value="", label="Architecture", scale=3)
@@ -96,8 +96,10 @@ def build_network_room(picker: LanguagePicker, sessions: Sessions) -> None:
         download = gr.DownloadButton("Download the network", interactive=False, elem_id="download", scale=1)
     summary = gr.HTML(elem_id="network-summary", min_height=60)
     with gr.Row(equal_height=True):
-        word = gr.Textbox("", label="A word, read as you type; long letters are separated by commas", elem_id="word", scale=2)
-        position = gr.Slider(0, 1, value=0, step=1, label="After how many letters", elem_id="position", scale=2)
+        word = gr.Textbox(
+            "", label="A word, read as you type; put commas between letters of several characters", elem_id="word", scale=2
+        )
+        position = gr.Slider(0, 1, value=0, step=1, label="Position: number of letters read", elem_id="position", scale=2)
     reading = gr.HTML(elem_id="reading", min_height=120)
 
     async def compile_language(request: gr.Request, chosen: str, text: str, *fields: str) -> list[Any]:
@@ -117,7 +119,7 @@ def build_network_room(picker: LanguagePicker, sessions: Sessions) -> None:
         """Read the word up to a place in it, or to its end if none is given."""
         network = sessions.of(str(request.session_hash)).network
         if network is None:
-            return gr.update(), trouble("compile a network first")
+            return gr.update(), trouble("there is no network yet: press Compile first")
         try:
             found = read_word(network, text)
         except ValueError as error:
@@ -151,14 +153,14 @@ def build_network_room(picker: LanguagePicker, sessions: Sessions) -> None:
 
 
 def build_train_room(picker: LanguagePicker, sessions: Sessions, queue: TrainingQueue) -> None:
-    """Train: small twins, live, with a stop button; at the end their accuracy against length."""
+    """Build the room Train: train small twins, with curves that grow, and show their accuracy by length at the end."""
     with gr.Row():
         task = gr.Dropdown(list(TASKS), value="parity", label="Task", scale=2)
         layer = gr.Dropdown(list(LAYERS), value="DeltaNet", label="Layer", scale=1)
-        ranges = gr.CheckboxGroup(list(RANGES), value=list(RANGES), label="Range of the eigenvalues", scale=1)
+        ranges = gr.CheckboxGroup(list(RANGES), value=list(RANGES), label="Range of eigenvalues", scale=1)
     with gr.Row():
         steps = gr.Slider(10, MOST_STEPS, value=200, step=10, label="Steps", elem_id="steps")
-        longest = gr.Slider(5, LONGEST_WORD, value=40, step=1, label="Longest word in training")
+        longest = gr.Slider(5, LONGEST_WORD, value=40, step=1, label="Longest word in training (letters)")
         seed = gr.Number(0, label="Seed", precision=0, minimum=0)
     with gr.Row():
         start = gr.Button("Train", variant="primary", elem_id="train")
@@ -199,13 +201,13 @@ def build_train_room(picker: LanguagePicker, sessions: Sessions, queue: Training
 
 
 def build_inspect_room(picker: LanguagePicker, sessions: Sessions, is_local: bool) -> None:
-    """Inspect: spectra, horizon and robustness of what this page compiled or trained, or of a folder on this computer.
+    """Build the room Inspect: spectra, horizon and robustness of what this page compiled or trained, or of a folder.
 
     Folders can be opened only where the page is for this computer alone; a saved model must be told its task.
     """
     with gr.Row(equal_height=True):
         sources = [COMPILED, *TWINS, *([FOLDER] if is_local else [])]
-        source = gr.Dropdown(sources, value=sources[-1], label="Look inside", elem_id="source", scale=2)
+        source = gr.Dropdown(sources, value=sources[-1], label="Network to inspect", elem_id="source", scale=2)
         path = gr.Textbox(
             "", label="Folder of a run, a saved model or a compiled network", elem_id="path", visible=is_local, scale=3
         )
@@ -213,7 +215,7 @@ def build_inspect_room(picker: LanguagePicker, sessions: Sessions, is_local: boo
         longest = gr.Dropdown(
             [(f"{length:,} letters", length) for length in LENGTHS],
             value=LENGTHS[0],
-            label="Longest word",
+            label="Longest word to test",
             scale=1,
         )
     look = gr.Button("Inspect", variant="primary", elem_id="inspect")
@@ -240,7 +242,7 @@ def build_inspect_room(picker: LanguagePicker, sessions: Sessions, is_local: boo
             looking = asyncio.create_task(job)
             while not looking.done():
                 said = ", ".join(f"{what} {share:.0%}" for what, share in seen.items())
-                yield sheet(paragraph(f"looking … {said}"))
+                yield sheet(paragraph(f"inspecting … {said}"))
                 await asyncio.sleep(INSPECTION_EVERY)
             yield show_inspection(looking.result())
         except ValueError as error:

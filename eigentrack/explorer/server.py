@@ -13,7 +13,7 @@ from eigentrack.explorer.session import Sessions, warm_up
 
 
 def serve(host: str, port: int, *, open_browser: bool, say: Callable[[str], None]) -> None:
-    """Until interrupted; `say` is told the address once the page is there."""
+    """Serve the page until interrupted; `say` is told the address once the page is there."""
     if importlib.util.find_spec("gradio") is None:
         raise ValueError("gradio makes the page, and is not installed: pip install 'eigentrack[explore]'")
     check_address(host, port)
@@ -57,7 +57,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_address(host: str, port: int) -> None:
-    """A ValueError where nothing can listen there."""
+    """Raise a ValueError if nothing can listen at the address."""
     if not 1 <= port <= 65535:
         raise ValueError(f"--port {port} must lie between 1 and 65535")
     try:

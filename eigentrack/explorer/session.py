@@ -111,7 +111,7 @@ def _reason(failure: Failure) -> str:
 
 @dataclass
 class Session:
-    """`network` is the last one compiled, and lies in the folder of that name."""
+    """A session of one page; `network` is the last one compiled, and lies in the folder of that name."""
 
     home: tempfile.TemporaryDirectory[str] = field(default_factory=lambda: tempfile.TemporaryDirectory(prefix="eigentrack-"))
     network: Compiled | None = None

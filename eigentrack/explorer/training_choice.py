@@ -19,7 +19,7 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "parity": ("parity", {}),
     "flip-flop": ("flip-flop", {}),
     "cycle of 5 places": ("cycle-navigation", {}),
-    "group S3": ("group", {"name": "S3"}),
+    "word problem of S3": ("group", {"name": "S3"}),
     MEMBER: ("language", {}),
     STATE: ("language-state", {}),
 }
@@ -68,7 +68,7 @@ class TrainingChoice:
         return f"{self.layer} on {self.task}{about}"
 
     def run(self, eigenvalues: str) -> RunConfig:
-        """The twin with this range."""
+        """Return the run of the twin with this range."""
         task, options = named_task(self.task, self.language)
         mixer, mixer_options = LAYERS[self.layer]
         chosen = RANGES[eigenvalues]
@@ -97,7 +97,7 @@ class TrainingChoice:
 
 
 def named_task(label: str, language: LanguageChoice | None) -> tuple[str, dict[str, Any]]:
-    """The task that the page calls so, and its options."""
+    """Return the name and the options of the task that the page calls `label`."""
     task, options = TASKS[label]
     if label not in (MEMBER, STATE):
         return task, options
@@ -110,5 +110,5 @@ def named_task(label: str, language: LanguageChoice | None) -> tuple[str, dict[s
 
 
 def draw_up_runs(line: Line, choice: TrainingChoice) -> dict[str, RunConfig]:
-    """For a worker: range → its twin."""
+    """Return the run of each twin by its range, in a worker."""
     return {name: choice.run(name) for name in RANGES if name in choice.ranges}

@@ -1,4 +1,4 @@
-"""What the page shows of a training: loss and accuracy by step, and at the end accuracy against length."""
+"""The view of a training: loss and accuracy by step, and at the end accuracy against length."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def show_training(choice: TrainingChoice, twins: Sequence[TwinProgress], ahead: 
         parts.append(
             table(
                 (
-                    "eigenvalues",
+                    "range",
                     "steps",
                     "accuracy in training",
                     f"accuracy at {len(trained[0].curve)} letters",
-                    "horizon (99 %)",
+                    "horizon (99 % right)",
                 ),
                 [_row(twin) for twin in trained],
             )
@@ -64,7 +64,7 @@ def _row(twin: TwinProgress) -> tuple[object, ...]:
 
 
 def _binned(curve: Sequence[float]) -> tuple[list[int], list[float]]:
-    """Lengths a tenth apart, and the mean accuracy since the one before."""
+    """Return lengths a tenth apart, and the mean accuracy since the previous one."""
     lengths, means, done = [], [], 0
     while done < len(curve):
         end = min(len(curve), max(done + 1, int(done * 1.1)))
@@ -87,14 +87,16 @@ def draw_training(choice: TrainingChoice, twins: Sequence[TwinProgress]) -> Figu
             length.plot(*_binned(twin.curve), color=colour, label=twin.eigenvalues)
     loss.set(xlabel="step", title="loss", xlim=(0, choice.steps))
     accuracy.set(xlabel="step", title="accuracy in training", xlim=(0, choice.steps), ylim=(-0.03, 1.05))
-    length.set(xlabel="letters", title="accuracy by length, afterwards", ylim=(-0.03, 1.05))
+    length.set(xlabel="letters", title="accuracy by length", ylim=(-0.03, 1.05))
     if any(twin.curve for twin in twins):
         length.set_xscale("log")
-        length.axvline(choice.longest, color="0.4", linestyle="--", linewidth=1, label=f"longest in training: {choice.longest}")
+        length.axvline(
+            choice.longest, color="0.4", linestyle="--", linewidth=1, label=f"longest word in training: {choice.longest}"
+        )
     else:
-        length.text(0.5, 0.5, "when trained", ha="center", va="center", color="0.4", transform=length.transAxes)
+        length.text(0.5, 0.5, "drawn when training ends", ha="center", va="center", color="0.4", transform=length.transAxes)
         length.set(xticks=[], yticks=[])
     for axes in (loss, accuracy, length):
         if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize="small", title="eigenvalues" if axes is not length else None, title_fontsize="small")
+            axes.legend(fontsize="small", title="range" if axes is not length else None, title_fontsize="small")
     return figure

@@ -37,7 +37,7 @@ class StepNews:
 
 
 def train_twin(line: Line, config: RunConfig, folder: Path) -> tuple[float, ...]:
-    """For a worker: the accuracy at lengths 1..LONGEST."""
+    """Train a twin in a worker, and return its accuracy at lengths 1..LONGEST."""
     task = config.build_task()
     if not isinstance(task, TrackingTask):
         raise ValueError(f"task {config.task!r} has no automaton: its accuracy by length cannot be streamed")
@@ -60,7 +60,7 @@ def train_twin(line: Line, config: RunConfig, folder: Path) -> tuple[float, ...]
 
 
 class TrainingQueue:
-    """First come, first served: whoever is first in the line trains."""
+    """A queue of trainings: first come, first served."""
 
     def __init__(self) -> None:
         self._line: list[TwinTraining] = []
@@ -82,7 +82,7 @@ class TrainingQueue:
 
 @dataclass(frozen=True)
 class TwinProgress:
-    """`curve` is the accuracy at lengths 1, 2, …, once it is trained; `trouble` why there is none."""
+    """The progress of a twin; `curve` is its accuracy at lengths 1, 2, … once it is trained, `trouble` why there is none."""
 
     eigenvalues: str
     steps: tuple[StepNews, ...] = ()
@@ -92,7 +92,7 @@ class TwinProgress:
 
 class TwinTraining:
     def __init__(self, choice: TrainingChoice, runs: dict[str, RunConfig], home: Path, queue: TrainingQueue) -> None:
-        """`runs`: range → its twin, as `choice.run` gives it."""
+        """Prepare the training; `runs` has each twin by its range, as `choice.run` gives it."""
         self.choice, self.home = choice, home
         self._runs, self._queue = runs, queue
         self._workers: dict[str, Computation] = {}
@@ -101,7 +101,7 @@ class TwinTraining:
         queue.join(self)
 
     def folder(self, eigenvalues: str) -> Path:
-        """Where the twin lies once it is trained."""
+        """Return the folder in which the twin lies once it is trained."""
         return self.home / f"eigenvalues {eigenvalues}"
 
     @property
@@ -114,7 +114,7 @@ class TwinTraining:
         return 0 if self._workers or self._is_over else self._queue.ahead_of(self)
 
     def poll(self) -> tuple[TwinProgress, ...]:
-        """Starts when it is its turn, and says how far it is."""
+        """Start the training when it is its turn, and return how far each twin is."""
         if not self._workers and not self._is_over and self.ahead == 0:
             self._workers = {
                 name: Computation(train_twin, run, self.folder(name), seconds=SECONDS) for name, run in self._runs.items()
@@ -126,7 +126,7 @@ class TwinTraining:
         return tuple(self._progress(name) for name in self._runs)
 
     def stop(self) -> None:
-        """The twins end their step, and are tested as they are."""
+        """Stop the twins after their current step; they are tested as they are."""
         if not self._workers:
             self._finish()
         for worker in self._workers.values():

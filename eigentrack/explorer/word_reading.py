@@ -36,7 +36,7 @@ class LayerReading:
 
 @dataclass(frozen=True)
 class Reading:
-    """Position t is after t letters; `layers` are the linear recurrences."""
+    """The reading of a word; position t is after t letters, and `layers` are the linear recurrences."""
 
     letters: tuple[str, ...]
     states: tuple[int, ...]  # as the network tells them
@@ -68,7 +68,7 @@ def read_word(compiled: Compiled, text: str) -> Reading:
 
 @contextmanager
 def _watched(model: SequenceModel) -> Iterator[dict[int, Tensor]]:
-    """What each layer reads, once the model has run."""
+    """Yield a dictionary that holds the input of each layer once the model has run."""
     inputs: dict[int, Tensor] = {}
     hooks = [
         mixer.register_forward_pre_hook(lambda _, given, number=number: inputs.update({number: given[0]}))
@@ -82,7 +82,7 @@ def _watched(model: SequenceModel) -> Iterator[dict[int, Tensor]]:
 
 
 def _memories(model: SequenceModel, tokens: Tensor) -> list[Tensor]:
-    """Of every layer, the memory after every token."""
+    """Return the memory of every layer after every token."""
     state, seen = None, []
     for token in tokens.unbind(1):
         _, state = model.step(token, state)
@@ -91,7 +91,7 @@ def _memories(model: SequenceModel, tokens: Tensor) -> list[Tensor]:
 
 
 def _by_letter(matrices: Float[Tensor, "tokens H n n"], k: int) -> Float[Tensor, "T H n n"]:
-    """The begin token's matrix, then each letter's product."""
+    """Return the matrix of the begin token, then the product of each letter."""
     letters = [matrices[:1]]
     for start in range(1, len(matrices), k):
         product = matrices[start]

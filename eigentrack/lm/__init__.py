@@ -1,1 +1,1 @@
-"""Language models: text → packed tokens → training on one GPU or many → perplexity by position → Hugging Face."""
+"""Language models: preparation of text, training on one GPU or many, evaluation, generation and Hugging Face's format."""

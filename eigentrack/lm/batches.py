@@ -1,9 +1,9 @@
 """Batches of a corpus: a pure function of (seed, step), for any number of ranks and across epochs.
 
 The split is cut into W windows of T tokens. Row r of step s is window π_e(n mod W) with n = s·B + r and e = n div W; π_e is a
-permutation of its own for each epoch. The target of a token is the next token, and nothing (IGNORED) at the end of a document.
+permutation of its own for each epoch. The target of a token is the next token; the last token of a document has none (IGNORED).
 
-B rows of a step, over all ranks  T tokens a row  W windows an epoch  N sequences of a packed batch
+B rows of a step, over all ranks  T tokens per row  W windows per epoch  N sequences of a packed batch
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from eigentrack.lm.corpus import Corpus
 from eigentrack.ops.cross_entropy.op import IGNORED
 from eigentrack.tasks.counter_random import derived_seed
 
-ROUNDS = 6  # of the network that permutes windows
-_MULTIPLIERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # those of SplitMix64
+ROUNDS = 6  # of the Feistel network that permutes windows
+_MULTIPLIERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # the multipliers of SplitMix64
 
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Rows laid end to end, [1, B*T], and where each document or row begins; or, without resets, plain rows [B, T].
+    """The tokens and targets of a step: packed as [1, B*T] if the state is reset between documents, else rows [B, T].
 
-    `cu_seqlens` stays on the CPU: every layer reads it there, and would wait for a GPU to hand it over.
+    `cu_seqlens` holds the position at which each document or row begins, and the end; None without resets. It stays on the CPU,
+    where every layer reads it: a copy on a GPU would have to be waited for.
     """
 
     tokens: Int[Tensor, "rows time"]
@@ -37,11 +38,22 @@ class PackedBatch:
 
 
 class PackedBatches:
+    """The batches of one split of a corpus, for every step and rank."""
+
     def __init__(self, corpus: Corpus, *, batch: int, length: int, seed: int, reset_documents: bool = True) -> None:
-        """Without `reset_documents` the state runs on from one document into the next: no cu_seqlens, and faster kernels."""
+        """Cut the split of a corpus into windows.
+
+        Args:
+            corpus: the split to read.
+            batch: rows per step, over all ranks.
+            length: tokens per row.
+            seed: of the order of the windows.
+            reset_documents: whether the state starts afresh with every document; if not, there are no cu_seqlens, and faster
+                kernels run.
+        """
         if batch < 1 or length < 1:
             raise ValueError(f"batch={batch} and length={length} must both be at least 1")
-        self.windows = (corpus.tokens - 1) // length  # the last token of all has no target
+        self.windows = (corpus.tokens - 1) // length  # the last token of the split has no target
         if not self.windows:
             raise ValueError(
                 f"{corpus.folder}, split {corpus.name!r} has {corpus.tokens} tokens, too few for one row of "
@@ -50,11 +62,11 @@ class PackedBatches:
         self.corpus, self.batch, self.length, self.seed, self.reset_documents = corpus, batch, length, seed, reset_documents
 
     def epoch(self, step: int) -> float:
-        """How often the corpus has been seen before this step."""
+        """Return how often the corpus has been seen before this step."""
         return step * self.batch / self.windows
 
     def take(self, step: int, rank: int = 0, ranks: int = 1, device: torch.device | str = "cpu") -> PackedBatch:
-        """Rank r's rows of the step: the r-th of `ranks` equal blocks of its B rows."""
+        """Return the rows of one rank: the B rows of the step are cut into `ranks` equal blocks, in the order of the ranks."""
         if self.batch % ranks or not 0 <= rank < ranks:
             raise ValueError(f"batch={self.batch} must be a multiple of ranks={ranks}, and rank={rank} one of them")
         rows = self.batch // ranks
@@ -68,7 +80,7 @@ class PackedBatches:
         targets[row, offset - 1] = IGNORED
         if not self.reset_documents:
             return PackedBatch(_moved(tokens, device), _moved(targets, device), None)
-        inside = offset < self.length  # at T begins the next row
+        inside = offset < self.length  # a document that begins at T begins with the next row, which is a bound anyway
         bounds = np.concatenate([np.arange(rows + 1) * self.length, (row * self.length + offset)[inside]])
         bounds = np.unique(bounds)  # a corpus may hold documents without a token
         return PackedBatch(
@@ -76,7 +88,7 @@ class PackedBatches:
         )
 
     def _check_tokens(self, highest: int) -> None:
-        """Here, as a GPU that looks up a token which is not there takes the whole process with it."""
+        """Raise if a token lies outside the vocabulary; on a GPU its lookup would end the whole process."""
         if highest >= self.corpus.vocab_size:
             raise ValueError(
                 f"{self.corpus.folder}, split {self.corpus.name!r} holds token {highest}, outside of its vocabulary of "
@@ -93,7 +105,7 @@ class PackedBatches:
         return starts
 
     def _document_starts(self, starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Every document that begins at 1..T tokens after its row's first: (row, offset)."""
+        """Return (row, offset) of every document that begins 1..T tokens after the first token of a row."""
         first = np.searchsorted(self.corpus.starts, starts, side="right")
         counts = np.searchsorted(self.corpus.starts, starts + self.length, side="right") - first
         row = np.repeat(np.arange(len(starts)), counts)
@@ -102,7 +114,7 @@ class PackedBatches:
 
 
 def _moved(array: NDArray[np.int64], device: torch.device | str) -> Tensor:
-    """Copied while the host goes on, where the device is a GPU."""
+    """Copy an array to a device; the host does not wait for a GPU."""
     tensor = torch.from_numpy(array)
     if torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()
@@ -110,7 +122,7 @@ def _moved(array: NDArray[np.int64], device: torch.device | str) -> Tensor:
 
 
 def permuted(numbers: NDArray[np.int64], size: int, seed: int) -> NDArray[np.int64]:
-    """Return where the permutation of 0..size-1 that `seed` names takes the numbers. No array of all numbers is ever stored.
+    """Return the images of the numbers under the permutation of 0..size-1 that `seed` names, without an array of all numbers.
 
     A Feistel network permutes the numbers of 2h bits, 4^h ≥ size: (left, right) → (right, left ⊕ mix(right + key)) in each
     round. A result that is not below `size` goes through again until it is (cycle walking), which keeps it a permutation.

@@ -1,5 +1,7 @@
-"""Blocks: the unit of work. The stream of pieces is cut into blocks by its text alone, a pool of processes encodes them,
-and each is stored as one file: any number of processes gives the same blocks, and a kill loses none that is stored.
+"""Blocks: the units of work when text is encoded.
+
+The stream of pieces is cut into blocks by its text alone, a pool of processes encodes the blocks, and each becomes one file. So
+any number of processes gives the same blocks, and a process that is killed loses none of the stored ones.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ BLOCK_CHARACTERS = 4 << 20
 
 @dataclass(frozen=True)
 class EncodedBlock:
+    """The tokens of one block of text."""
+
     tokens: dict[str, NDArray[Any]]  # by split
-    starts: dict[str, NDArray[np.int64]]  # by split, counted from the block's first token
+    starts: dict[str, NDArray[np.int64]]  # where documents begin, by split, counted from the block's first token of the split
     after: Place  # where the next block begins
-    bytes_read: int
+    bytes_read: int  # of the source, up to the end of the block
 
     def count_tokens(self) -> int:
         return sum(len(tokens) for tokens in self.tokens.values())
@@ -64,7 +68,7 @@ def encode_block(block: list[Piece], tokenizer: Tokenizer, dtype: str) -> Encode
 
 
 def encode_blocks(blocks: Iterable[list[Piece]], tokenizer_folder: Path, dtype: str, processes: int) -> Iterator[EncodedBlock]:
-    """Encode the blocks in their order, in a pool of processes that is only a little ahead of what is asked for."""
+    """Encode the blocks in a pool of processes and yield them in order; the pool works only a few blocks ahead."""
     source, encoded, begun, yielded = iter(blocks), {}, 0, 0
     with Pool(processes) as pool:
         while True:
@@ -92,12 +96,12 @@ _tokenizer = cache(load_tokenizer)
 
 
 def _encode_in_process(line: Line, block: list[Piece], tokenizer_folder: Path, dtype: str) -> EncodedBlock:
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the pool of processes is parallel already
     return encode_block(block, _tokenizer(tokenizer_folder), dtype)
 
 
 class BlockStore:
-    """Encoded blocks in a folder, one file each: what is stored survives a kill at any moment."""
+    """Encoded blocks in a folder, one file each; stored blocks stay whole if the process is killed at any moment."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -106,7 +110,7 @@ class BlockStore:
         return self.folder / f"block-{number:08d}.npz"
 
     def count(self) -> int:
-        """Blocks are stored in order, so those that are there are the first."""
+        """Count the stored blocks, which are the first ones, as blocks are stored in order."""
         number = 0
         while self.path(number).exists():
             number += 1

@@ -1,6 +1,6 @@
-"""LanguageRunConfig: everything that determines the training of a language model, in JSON or YAML as in Python.
+"""LanguageRunConfig: everything that determines the training of a language model, in JSON, in YAML or in Python.
 
-preset: deltanet-340m           # where the entries below leave something open; or no preset, and all of it here
+preset: deltanet-340m           # gives the entries that are not given below; without a preset, all must be given
 corpus: corpora/fineweb         # made by `eigentrack lm prepare`
 model: {eigenvalues: [0, 1]}
 training: {tokens: 1e9}         # or steps
@@ -26,13 +26,16 @@ from eigentrack.training.config_file import check_keys, read_values
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageTrainingConfig(OptimizationConfig):
-    """`batch` counts the sequences of a step over all processes and micro-batches: how it is shared out changes no result."""
+    """The settings of the optimisation of a language model.
 
-    length: int  # tokens a sequence
+    `batch` counts the sequences of a step over all processes and micro-batches; how they are shared out changes no result.
+    """
+
+    length: int  # tokens per sequence
     betas: tuple[float, float] = (0.9, 0.95)
     reset_documents: bool = True  # the state starts afresh with every document
-    # how the work is done, not what comes out: a run may go on with other values
-    accumulation: int = field(default=1, compare=False)  # micro-batches a step
+    # these two decide how the work is done, not what is computed: a run may be resumed with other values
+    accumulation: int = field(default=1, compare=False)  # micro-batches per step and process
     activation_checkpointing: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -59,7 +62,7 @@ class LanguageTrainingConfig(OptimizationConfig):
 
     @classmethod
     def from_json(cls, values: Any) -> LanguageTrainingConfig:
-        """`tokens` may stand for the steps that it takes to see so many."""
+        """Build the settings from JSON, in which `tokens` may replace `steps`: as many steps as see so many tokens."""
         if isinstance(values, dict) and "tokens" in values:
             values = dict(values)
             tokens = values.pop("tokens")
@@ -76,15 +79,15 @@ class LanguageTrainingConfig(OptimizationConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageRunConfig:
-    """`model` is a ModelConfig in JSON; its vocab_size is the corpus's unless it is given."""
+    """The settings of one training run of a language model."""
 
-    corpus: str = field(compare=False)  # the folder may move
-    model: dict[str, Any]
+    corpus: str = field(compare=False)  # a folder, which may be moved
+    model: dict[str, Any]  # a ModelConfig in JSON; the default of its vocab_size is the corpus's
     training: LanguageTrainingConfig
     validate_every: int = 1000  # steps; 0: never
     validation_batches: int = 8
-    checkpoint_every: int = 1000
-    telemetry_every: int = 1000  # 0: never
+    checkpoint_every: int = 1000  # steps
+    telemetry_every: int = 1000  # steps; 0: never
     corpus_fingerprint: str | None = None  # filled in when a run starts
 
     def __post_init__(self) -> None:
@@ -96,7 +99,7 @@ class LanguageRunConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"{name}={value!r} must be a whole number, 0 for never")
-        object.__setattr__(self, "model", current_form(self.model))  # however an earlier version wrote it
+        object.__setattr__(self, "model", current_form(self.model))  # an earlier version may have written it in another form
         self.build_model_config(vocab_size=1)
 
     def build_model_config(self, vocab_size: int) -> ModelConfig:
@@ -122,7 +125,7 @@ def load_language_run(path: Path) -> LanguageRunConfig:
 
 
 def _filled_in(values: dict[str, Any]) -> dict[str, Any]:
-    """The preset's entries wherever the file has none of its own."""
+    """Return the values of a file, with the preset's entries where the file has none of its own."""
     name = values["preset"]
     if name not in PRESETS:
         raise ValueError(f"preset={name!r} is not known; there are {', '.join(PRESETS)}")

@@ -3,9 +3,9 @@
     index.json              what is there: splits, sizes, checksums, vocabulary
     train-00000.tokens ...  token ids end to end, little-endian; all shards of a split but the last are of one length
     train.starts            where each document begins, as int64 positions in the split
-    tokenizer/              what made the tokens of the text
+    tokenizer/              the tokenizer that made the tokens
 
-Reading needs numpy alone.
+Only numpy is needed to read a corpus.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ STARTS = np.dtype("<i8")
 
 @dataclass(frozen=True)
 class StoredFile:
-    file: str
+    """A file of a corpus, with its size and checksum."""
+
+    file: str  # its name within the folder
     entries: int
     sha256: str
 
@@ -39,6 +41,8 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Split:
+    """The files and counts of one split of a corpus."""
+
     tokens: int
     documents: int
     shard_tokens: int  # of every shard but the last
@@ -64,9 +68,11 @@ class Split:
 
 @dataclass(frozen=True)
 class CorpusIndex:
-    dtype: str
+    """The contents of index.json."""
+
+    dtype: str  # of the tokens, a key of DTYPES
     vocab_size: int
-    end_of_document: int | None  # the token after each document
+    end_of_document: int | None  # the token after each document; None if there is none
     tokenizer_sha256: str
     splits: dict[str, Split]
 
@@ -105,7 +111,7 @@ class Corpus:
     """One split of a prepared folder."""
 
     def __init__(self, folder: Path, name: str, index: CorpusIndex) -> None:
-        """`Corpus.open` checks what this takes for granted."""
+        """Map the files of a split into memory without any check; `Corpus.open` checks them."""
         self.folder, self.name, self.index, self.split = folder, name, index, index.splits[name]
         self.tokens, self.documents = self.split.tokens, self.split.documents
         self.vocab_size, self.end_of_document = index.vocab_size, index.end_of_document
@@ -114,7 +120,7 @@ class Corpus:
 
     @staticmethod
     def open(folder: str | Path, split: str = "train", *, verify: bool = False) -> Corpus:
-        """Checks sizes; with `verify`, reads everything and checks every byte and every token."""
+        """Open a split and check the sizes of its files; with `verify`, also check every byte and every token."""
         folder = Path(folder)
         index = CorpusIndex.load(folder)
         if split not in index.splits:
@@ -136,13 +142,13 @@ class Corpus:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal for equal tokens, document starts and vocabulary."""
+        """A hash that is equal for equal tokens, document starts and vocabulary sizes."""
         parts = [*self.split.shards, self.split.starts]
         text = json.dumps([self.index.dtype, self.vocab_size, [[part.entries, part.sha256] for part in parts]])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def check_vocabulary(self, model_vocab_size: int) -> None:
-        """A model may have tokens to spare, never too few."""
+        """Raise if the corpus has a larger vocabulary than the model."""
         if self.vocab_size > model_vocab_size:
             raise ValueError(
                 f"{self.folder} holds tokens of a vocabulary of {self.vocab_size}, the model knows {model_vocab_size}: "
@@ -150,7 +156,7 @@ class Corpus:
             )
 
     def read(self, position: int, length: int) -> NDArray[Any]:
-        """Tokens position : position + length of the split, across shards; a view where one shard holds them all."""
+        """Return the tokens position : position + length of the split; a view if one shard holds them all."""
         if not 0 <= position <= position + length <= self.tokens:
             raise ValueError(f"tokens {position}:{position + length} do not lie within the split's {self.tokens}")
         shard, offset = divmod(position, self.split.shard_tokens)
@@ -160,7 +166,7 @@ class Corpus:
         return self._shards[shard][offset : offset + length] if length else np.empty(0, self.dtype)
 
     def document(self, number: int) -> NDArray[Any]:
-        """Tokens of one document, its end included."""
+        """Return the tokens of one document, its end token included."""
         if not 0 <= number < self.documents:
             raise ValueError(f"document {number} is not among the split's {self.documents}")
         start = int(self.starts[number])
@@ -172,7 +178,7 @@ class Corpus:
         return self.tokens * self.dtype.itemsize + self.documents * STARTS.itemsize
 
     def verify(self) -> None:
-        """Reads everything."""
+        """Read every file and raise if a checksum differs or a token lies outside the vocabulary."""
         for file in (*self.split.shards, self.split.starts):
             with (self.folder / file.file).open("rb") as stored:
                 if hashlib.file_digest(stored, "sha256").hexdigest() != file.sha256:
@@ -187,7 +193,7 @@ def _is_count(value: object) -> bool:
 
 
 def document_starts(openings: NDArray[np.int64], tokens: int) -> NDArray[np.int64]:
-    """Of the places where documents open: one without a token opens where the next one does, or at the end."""
+    """Return the starts of the documents that have tokens; an empty one opens where the next does, or at the end."""
     return np.unique(openings[openings < tokens]).astype(STARTS)
 
 

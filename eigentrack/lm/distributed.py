@@ -1,6 +1,6 @@
-"""The processes that train one model together: who they are, and what each holds of the model (FSDP2).
+"""The processes that train one model together, and the part of the model that each of them holds (FSDP2).
 
-torchrun sets RANK, WORLD_SIZE and LOCAL_RANK. A process that is alone needs no process group, and makes none.
+torchrun sets RANK, WORLD_SIZE and LOCAL_RANK. A single process needs no process group and makes none.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from eigentrack.ops.cross_entropy.op import summed_cross_entropy
 
 @dataclass(frozen=True)
 class World:
+    """All processes of a training, as seen by one of them."""
+
     device: torch.device
-    rank: int = 0
-    ranks: int = 1
-    # of their own: checkpoints are written while training goes on, and the two must not mix their messages
+    rank: int = 0  # the number of this process
+    ranks: int = 1  # the number of processes
+    # a process group for checkpoints alone: they are written during training, and the messages of both must not mix
     checkpoint_group: distributed.ProcessGroup | None = None
 
     @property
@@ -38,20 +40,20 @@ class World:
         return self.device.type == "cuda" and self.ranks == 1
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Over all processes, in place."""
+        """Sum a tensor over all processes, in place."""
         if self.ranks > 1:
             distributed.all_reduce(tensor)
         return tensor
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes have made this call."""
         if self.ranks > 1:
             distributed.barrier()
 
 
 @contextmanager
 def join_world(device: str) -> Iterator[World]:
-    """Of all processes that torchrun started, or of this one alone."""
+    """Yield the world of all processes that torchrun started, or of this process alone."""
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if device == "cuda":
         device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
@@ -67,7 +69,7 @@ def join_world(device: str) -> Iterator[World]:
 
 
 class LanguageLoss(nn.Module):
-    """Tokens and targets in, summed cross-entropy out; one module, so that FSDP has the head whole for the loss."""
+    """The summed cross-entropy of a model; it is one module, so that FSDP gathers the whole head for the loss."""
 
     def __init__(self, model: SequenceModel) -> None:
         super().__init__()
@@ -76,7 +78,7 @@ class LanguageLoss(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], cu_seqlens: Tensor | None = None
     ) -> Float[Tensor, ""]:
-        """In nats, over all targets that are asked for."""
+        """Return the cross-entropy in nats, summed over all targets that are not IGNORED."""
         x, _ = self.model.hidden(tokens, None, cu_seqlens)
         return summed_cross_entropy(
             x.flatten(0, 1), self.model.head.weight, targets.flatten(), backend=self.model.config.backend
@@ -84,16 +86,16 @@ class LanguageLoss(nn.Module):
 
 
 def share_out(loss: LanguageLoss, world: World, computed_in: torch.dtype) -> None:
-    """Each process keeps its part of every parameter, in float32 on its device; a block is whole, rounded, only while it runs.
+    """Share out the parameters in float32 over all processes; a block is gathered, in `computed_in`, only while it runs.
 
-    Angles are never rounded, and gradients are summed in float32.
+    The projections of angles are never rounded, and gradients are summed in float32.
     """
     policy = MixedPrecisionPolicy(param_dtype=computed_in, reduce_dtype=torch.float32)
     mesh = distributed.device_mesh.init_device_mesh(world.device.type, (world.ranks,))
     for angles in [module for module in loss.modules() if isinstance(module, PreciseProjection)]:
         fully_shard(angles, mesh=mesh, mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False))
     for block in loss.model.blocks:
-        block.register_forward_hook(_without_gradient_of_the_state)  # before FSDP's own hook, which takes what this one returns
+        block.register_forward_hook(_without_gradient_of_the_state)  # before FSDP's own hook, which gets this hook's result
         fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(loss, mesh=mesh, mp_policy=policy)
 
@@ -101,12 +103,12 @@ def share_out(loss: LanguageLoss, world: World, computed_in: torch.dtype) -> Non
 def _without_gradient_of_the_state(
     block: nn.Module, inputs: tuple[object, ...], outputs: tuple[Tensor, MixerState]
 ) -> tuple[Tensor, MixerState]:
-    """The loss ends with the rows, so no gradient comes through a state; FSDP would wait for one, and warn of a view."""
+    """Return the outputs with the state detached: no loss depends on it, but FSDP would wait for its gradient and warn."""
     x, state = outputs
     return x, state.detach()
 
 
 def sum_gradients_after(loss: LanguageLoss, is_last: bool) -> None:
-    """Of the micro-batches of a step only the last one needs the other processes."""
+    """Let FSDP sum the gradients over the processes only after the last micro-batch of a step."""
     if isinstance(loss, FSDPModule):
         loss.set_requires_gradient_sync(is_last)

@@ -1,8 +1,8 @@
-"""Where text comes from: documents, cut into pieces that a tokenizer takes one at a time.
+"""Sources of text: documents, cut into pieces that are tokenised one at a time.
 
-document  what belongs together: a text file, a line of JSONL, a row of a table; the model's state is reset between two
+document  a text file, a line of JSONL or a row of a table; the model's state may be reset between two documents
 piece     up to PIECE_CHARACTERS of one document, cut at a line's end, so that a file larger than the memory can be read
-place     (file, piece of the file): where a reader stands, and from where it can go on
+place     (file, piece of the file): a position in the source, from which a reader can go on
 split     train, validation, or the name of a folder
 """
 
@@ -18,34 +18,40 @@ TRAIN, VALIDATION = "train", "validation"
 
 
 class Place(NamedTuple):
+    """A position in a source: the number of a file or row, and of a piece in it."""
+
     file: int = 0
     piece: int = 0
 
 
 @dataclass(frozen=True)
 class Piece:
+    """A part of a document."""
+
     text: str
-    opens: bool  # the document begins here
-    closes: bool  # the document ends here
+    opens: bool  # whether the document begins here
+    closes: bool  # whether the document ends here
     split: str
-    after: Place  # where a reader goes on behind it
-    bytes_read: int  # of all the source's bytes on disk, up to here; for progress
+    after: Place  # where a reader goes on after this piece
+    bytes_read: int  # of the whole source, up to the end of this piece; for progress
 
 
 class Documents(Protocol):
+    """A source of documents."""
+
     @property
     def total_bytes(self) -> int | None:
-        """None if nobody knows before the end."""
+        """The size of the source in bytes; None if it is unknown."""
 
     def pieces(self, start: Place = Place()) -> Iterator[Piece]: ...
 
     def identity(self) -> dict[str, Any]:
-        """Differs if the documents may differ: a preparation that was stopped goes on only over the same."""
+        """Return values that differ if the documents may differ; a stopped preparation is resumed only if they are equal."""
 
 
 @dataclass(frozen=True)
 class ShareSplit:
-    """A document goes to validation by the hash of its text, so that equal documents never end up on both sides."""
+    """A rule that chooses the split by a hash of a document's first piece, so that equal documents share a split."""
 
     validation_share: float
 
@@ -59,12 +65,12 @@ class ShareSplit:
 
 
 class UnnamedSplit(ValueError):
-    """The file lies in no folder that could name its split."""
+    """An error: the file lies in no folder that could name its split."""
 
 
 @dataclass(frozen=True)
 class FolderSplit:
-    """The folder beneath the source names the split: corpus/train/a.txt, corpus/validation/b.txt."""
+    """A rule by which the folder beneath the source names the split: corpus/train/a.txt, corpus/validation/b.txt."""
 
     def __call__(self, opening: str, folder: str | None) -> str:
         if folder is None:
@@ -76,7 +82,7 @@ SplitRule = ShareSplit | FolderSplit
 
 
 def cut(lines: Iterable[str], size: int = PIECE_CHARACTERS) -> Iterator[tuple[str, bool, bool]]:
-    """The document in pieces: (text, opens, closes). Depends on the text alone, not on how it was handed over in lines."""
+    """Yield the pieces (text, opens, closes) of a document; they depend on the text alone, not on how it is cut into lines."""
     held, opens = "", True
     for line in lines:
         held += line

@@ -1,7 +1,7 @@
-"""Text from a language model, handed out as it is made.
+"""Text from a language model, streamed while it is generated.
 
-A character may take several tokens, so the bytes of an unfinished one are held back: what came out, joined, is what the
-tokenizer makes of all tokens together.
+A character may take several tokens, so the bytes of an unfinished character are held back: the joined output equals the text
+that the tokenizer decodes from all tokens together.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ UNFINISHED = "\ufffd"  # how an incomplete character at the end of a text is dec
 
 
 class IncrementalDecoder:
-    """Tokens in, text out, as soon as its characters are complete."""
+    """A decoder that takes tokens one by one and returns text as soon as its characters are complete."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._rust = tokenizer.rust
-        self._before: list[int] = []  # tokens that are out, yet decide whether a space stands before the next
-        self._held: list[int] = []
-        self._out = 0  # characters of the held tokens that are out
+        self._before: list[int] = []  # tokens already returned as text; they decide whether a space precedes the next
+        self._held: list[int] = []  # tokens whose text is not complete
+        self._out = 0  # how many characters of the held tokens have been returned
 
     def push(self, token: int) -> str:
         self._held.append(token)
@@ -38,7 +38,7 @@ class IncrementalDecoder:
         return self._take(text, text)
 
     def _text(self) -> str:
-        """Of the held tokens."""
+        """Return the text of the held tokens."""
         return self._rust.decode(self._before + self._held)[len(self._rust.decode(self._before)) :]
 
     def _take(self, text: str, settled: str) -> str:
@@ -57,7 +57,7 @@ def stream_text(
     top_k: int | None = 50,
     seed: int = 0,
 ) -> Iterator[str]:
-    """What follows the prompt, up to the end of the text or so many tokens."""
+    """Yield the text that follows the prompt, up to the end token or to `tokens` tokens."""
     model, tokenizer = language_model.model, language_model.tokenizer
     if not 1 <= tokens <= sys.maxsize:
         raise ValueError(f"tokens={tokens} must be at least 1 and at most {sys.maxsize}")

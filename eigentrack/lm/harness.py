@@ -1,4 +1,4 @@
-"""lm-eval's tasks on a saved language model: accuracy, perplexity and the like, as others report them."""
+"""Evaluation of a saved language model on the tasks of lm-eval: accuracy, perplexity and the like, as others report them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,16 @@ def evaluate_with_harness(
     task_folder: str | Path | None = None,
     few_shot: int | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Task → metric → value, of a folder with model and tokenizer, ours or in Hugging Face's shape.
+    """Evaluate a saved model and return task → metric → value.
 
-    `task_folder` holds YAML tasks of one's own; `limit` takes the first so many documents of each task; `few_shot` examples are
-    shown before each, as many as the task says when left out.
+    Args:
+        folder: holds the model and its tokenizer, in our format or in Hugging Face's.
+        tasks: the names of lm-eval's tasks.
+        limit: how many documents of each task are used; None: all.
+        batch_size: documents that are evaluated together.
+        device: where the model computes.
+        task_folder: holds further tasks in YAML; None: no further tasks.
+        few_shot: how many examples precede each document; None: as many as the task says.
     """
     folder = Path(folder)
     if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")):
@@ -37,9 +43,9 @@ def evaluate_with_harness(
     require_harness()
     from eigentrack.lm.hugging_face import EigentrackForCausalLM
 
-    # by name: the package has no types
+    # imported by name, as the package has no types
     lm_eval, hugging_face = (importlib.import_module(f"lm_eval{part}") for part in ("", ".models.huggingface"))
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it warns of what is meant here: a model that is already loaded
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it would warn that the model is already loaded, which is intended
     manager = _task_manager(task_folder)
     if unknown := _unknown(tasks, manager):
         raise ValueError(f"task {unknown[0]!r} is not known to lm-eval; `lm-eval ls tasks` lists them")
@@ -56,7 +62,7 @@ def require_harness() -> None:
 
 
 def unknown_tasks(tasks: Sequence[str], task_folder: str | Path | None = None) -> list[str]:
-    """Those that lm-eval does not know; `task_folder` holds YAML tasks of one's own."""
+    """Return the tasks that lm-eval does not know; `task_folder` holds further tasks in YAML."""
     require_harness()
     return _unknown(tasks, _task_manager(task_folder))
 
@@ -70,6 +76,6 @@ def _unknown(tasks: Sequence[str], manager: Any) -> list[str]:
 
 
 def _metrics(values: dict[str, Any]) -> dict[str, Any]:
-    """ "acc,none" → acc; the second word names a filter, and is kept where there is one."""
+    """Return the metrics by shorter names: "acc,none" → "acc"; the second word names a filter, and "none" is dropped."""
     kept = {name: value for name, value in values.items() if isinstance(value, int | float)}
     return {name.removesuffix(",none").replace(",", " "): value for name, value in kept.items()}

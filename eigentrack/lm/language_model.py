@@ -1,4 +1,4 @@
-"""A language model on disk: a run's folder, a model's folder, or one in Hugging Face's shape; its tokenizer lies beside it."""
+"""Language models on disk: the folder of a run, of a model, or one in Hugging Face's format, with the tokenizer in it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from eigentrack.training.run import MODEL, RUN_FILE
 
 @dataclass(frozen=True)
 class LanguageModel:
+    """A model with its tokenizer."""
+
     folder: Path  # where the weights and the tokenizer lie
     model: SequenceModel
     tokenizer: Tokenizer
 
 
 def find_model_folder(folder: Path) -> Path:
-    """Where the weights of a run or a model lie."""
+    """Return the folder that holds the weights of a run or a model."""
     if not (folder / RUN_FILE).exists():
         return folder
     if not (folder / MODEL).is_dir():

@@ -1,4 +1,4 @@
-"""Documents of a dataset that is known by name, streamed by the `datasets` library: only its tokens are stored."""
+"""Documents of a dataset that the `datasets` library knows by name, streamed by it; only their tokens are stored."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from eigentrack.lm.text_files import NAME_THE_FIELD, field_of
 
 @dataclass(frozen=True)
 class DatasetDocuments:
-    """A place (row, piece of the row) lets a reader go on where it was; the library skips what lies before."""
+    """The rows of a named dataset; a place is (row, piece of the row), and the library skips the rows before it."""
 
     name: str
-    subset: str | None
+    subset: str | None  # None: the dataset's default
     rows: str  # the dataset's own split, such as train
     rule: ShareSplit
     text_field: str = "text"
-    first: int | None = None  # rows to read; all of them if None
-    remedy: str = NAME_THE_FIELD  # what a reader of the error can do where a row has no such field
+    first: int | None = None  # how many rows to read; None: all
+    remedy: str = NAME_THE_FIELD  # ends the error about a row without the field: what the user can do
 
     def __post_init__(self) -> None:
         if self.first is not None and self.first < 1:

@@ -1,4 +1,4 @@
-"""Packages that only some commands need: asked for where they are used, with an error that says what to install."""
+"""Packages that only some commands need; if one is missing, an error says what to install."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Perplexity by position: exp of the mean of -log p(token t | the t tokens before it in its window), over a bucket of t.
 
-Windows of T + 1 tokens are read piece by piece with the model's state: neither the logits nor the states of a whole window
-ever exist together, so that the memory is the same for every T (but for attention's cache).
+Windows of T + 1 tokens are read piece by piece with the model's state: the logits and states of a whole window are never held
+together, so that the memory is the same for every T (except for attention's cache).
 
-B windows at a time  T predictions a window  d model width
+B windows at a time  T predictions per window  d model width
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from eigentrack.models.sequence_model import in_evaluation_mode
 from eigentrack.ops.cross_entropy.op import IGNORED, each_cross_entropy
 
 PIECE = 1024  # tokens of a window that go through the model together
-AT_ONCE = 8  # windows
+AT_ONCE = 8  # windows that are read together
 
 
 class TokenRow(Protocol):
-    """Documents end to end: a Corpus, or a text in memory."""
+    """The tokens of documents end to end: a Corpus, or a text in memory."""
 
     @property
     def tokens(self) -> int: ...
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """Where each document begins."""
+        """The positions at which documents begin."""
 
     def read(self, position: int, length: int) -> NDArray[Any]: ...
 
 
 @dataclass(frozen=True)
 class TokenText:
-    """A text as one row of tokens in memory, for measuring: what a Corpus is to training."""
+    """The tokens of a text in memory, and the positions at which its documents begin."""
 
     ids: NDArray[np.uint32]
     starts: NDArray[np.int64]
@@ -59,7 +59,7 @@ class TokenText:
 
 
 def read_token_text(documents: Documents, tokenizer: Tokenizer, most: int | None = None) -> TokenText:
-    """Each document followed by the end token, where there is one; at most the first `most` tokens."""
+    """Encode documents, each followed by the end token if there is one; keep at most the first `most` tokens (None: all)."""
     parts, starts, count = [np.empty(0, np.uint32)], [], 0
     end = np.array([] if tokenizer.end is None else [tokenizer.end], np.uint32)
     for piece in documents.pieces():
@@ -76,18 +76,18 @@ def read_token_text(documents: Documents, tokenizer: Tokenizer, most: int | None
 
 @dataclass(frozen=True)
 class Windows:
-    """How a text is cut. `whole`: each window is the beginning of a document; else documents follow one another in it."""
+    """The way in which a text is cut into windows."""
 
-    length: int
-    most: int = 16
-    whole: bool = False
+    length: int  # predictions per window
+    most: int = 16  # windows
+    whole: bool = False  # whether each window is the beginning of one document; if not, it may hold several documents
 
     def __post_init__(self) -> None:
         if self.length < 1 or self.most < 1:
             raise ValueError(f"length={self.length} and most={self.most} windows must both be at least 1")
 
     def starts(self, row: TokenRow) -> NDArray[np.int64]:
-        """Spread evenly over the text where there are more than `most`."""
+        """Return the positions at which windows begin: `most` of them, evenly spread over the text, if there are more."""
         if self.whole:
             lengths = np.diff(np.append(row.starts, row.tokens))
             found = row.starts[lengths > self.length]
@@ -105,12 +105,12 @@ class Windows:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Predictions number first..last of their windows, counted from 1."""
+    """The summed loss at the positions first..last of all windows, counted from 1."""
 
     first: int
     last: int
-    tokens: int
-    nats: float
+    tokens: int  # predictions in the bucket
+    nats: float  # their summed loss
 
     @property
     def perplexity(self) -> float:
@@ -119,9 +119,11 @@ class Bucket:
 
 @dataclass(frozen=True)
 class PositionPerplexity:
+    """The perplexity of a model by position."""
+
     windows: int
     buckets: tuple[Bucket, ...]
-    bytes: int | None  # of the text that was predicted
+    bytes: int | None  # of the text that was predicted; None if unknown
 
     @property
     def tokens(self) -> int:
@@ -133,7 +135,7 @@ class PositionPerplexity:
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Ends of documents are predicted, too, and have no bytes."""
+        """The loss in bits per byte of text; the predictions of end tokens count, too, but have no bytes."""
         return sum(bucket.nats for bucket in self.buckets) / math.log(2) / self.bytes if self.bytes else None
 
     def to_json(self) -> dict[str, Any]:
@@ -149,7 +151,7 @@ def perplexity_of(nats: float, tokens: int) -> float:
     if not tokens:
         return math.nan
     mean = nats / tokens
-    return math.inf if mean > 709 else math.exp(mean)  # where a float ends; a NaN stays one
+    return math.inf if mean > 709 else math.exp(mean)  # exp overflows beyond; a NaN stays a NaN
 
 
 @torch.no_grad()
@@ -163,7 +165,16 @@ def perplexity_by_position(
     token_bytes: NDArray[np.int64] | None = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> PositionPerplexity:
-    """In `buckets` equal stretches of positions; `token_bytes` has the bytes of each token; `report(tokens done, of all)`."""
+    """Return the perplexity of a model by position.
+
+    Args:
+        model: the model to measure.
+        row: the text.
+        windows: how the text is cut into windows.
+        buckets: into how many equal stretches the positions of a window are divided.
+        token_bytes: the number of bytes of each token, for bits per byte; None: no bits per byte.
+        report: called with the number of tokens done and of all tokens.
+    """
     if not 1 <= buckets <= windows.length:
         raise ValueError(f"buckets={buckets} must lie between 1 and length={windows.length}")
     starts = windows.starts(row)
@@ -194,7 +205,7 @@ def perplexity_by_position(
 
 
 def _read(row: TokenRow, starts: NDArray[np.int64], length: int) -> tuple[Int[Tensor, "B n"], Int[Tensor, "B n"]]:
-    """Tokens and the token after each; nobody can predict the first token of a new document."""
+    """Return tokens and their targets, the next tokens; the first token of a document is no target, as nothing predicts it."""
     read = np.stack([row.read(start, length + 1) for start in starts.tolist()]).astype(np.int64)
     targets = read[:, 1:].copy()
     for window, start in enumerate(starts.tolist()):

@@ -1,6 +1,6 @@
 """Text → tokenizer → blocks of tokens → shards with an index: a corpus that training maps into memory.
 
-The work lies in FOLDER/.preparing until index.json is written last; the same call goes on where a killed one was.
+Intermediate files lie in FOLDER/.preparing; index.json is written last. After a kill, the same call goes on where it was.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ WORK_FOLDER, SETTINGS_FILE = ".preparing", "settings.json"
 
 @dataclass(frozen=True)
 class Progress:
+    """The progress of a preparation."""
+
     stage: str  # what is being done
-    tokens: int
+    tokens: int  # encoded so far
     bytes_read: int
-    total_bytes: int | None
+    total_bytes: int | None  # of the source; None if unknown
 
 
 def prepare(
@@ -39,6 +41,15 @@ def prepare(
     processes: int = 1,
     report: Callable[[Progress], object] = lambda progress: None,
 ) -> CorpusIndex:
+    """Prepare a corpus in a folder, or go on with one that was stopped, and return its index.
+
+    Args:
+        documents: the text.
+        folder: where the corpus is written.
+        tokenizer: a tokenizer by name, or a BPE that is trained on the text.
+        processes: how many processes encode.
+        report: called with the progress from time to time.
+    """
     if processes < 1:
         raise ValueError(f"processes={processes} must be at least 1")
     if folder.is_file():
@@ -63,7 +74,7 @@ def prepare(
 
 
 def verify_corpus(folder: Path) -> CorpusIndex:
-    """Reads everything: every byte, every token, and the tokenizer that made them."""
+    """Check every byte and token of a corpus, and the tokenizer that made them; raise if anything is wrong."""
     index = CorpusIndex.load(folder)
     for split in index.splits:
         Corpus.open(folder, split, verify=True)
@@ -75,7 +86,7 @@ def verify_corpus(folder: Path) -> CorpusIndex:
 
 
 def _open_work(folder: Path, work: Path, settings: dict[str, Any]) -> bool:
-    """Makes the working folder, or checks that it belongs to the same settings. True if only tidying up is left."""
+    """Make the working folder, or check that it has the same settings; return whether the corpus is already complete."""
     path = work / SETTINGS_FILE
     settings = json.loads(json.dumps(settings))
     is_same = path.exists() and json.loads(path.read_text()) == settings
@@ -89,14 +100,14 @@ def _open_work(folder: Path, work: Path, settings: dict[str, Any]) -> bool:
                 f"{folder} holds a half-done corpus of other sources or options: give the same ones to go on, "
                 f"or remove {work} to start anew"
             )
-        shutil.rmtree(work)  # it failed before anything was encoded
+        shutil.rmtree(work)  # the earlier preparation failed before it encoded anything
     work.mkdir(parents=True, exist_ok=True)
     write_json(path, settings)
     return False
 
 
 def _remove_work(work: Path) -> None:
-    """The settings last: while anything is left, they say whose it is."""
+    """Remove the working folder, the settings last: they say to which preparation the remaining files belong."""
     for path in work.iterdir():
         if path.is_file() and path.name != SETTINGS_FILE:
             path.unlink()
@@ -134,7 +145,7 @@ def _encode(
     processes: int,
     report: Callable[[Progress], object],
 ) -> None:
-    """Stores the blocks that are not there yet."""
+    """Encode and store the blocks that are not stored yet."""
     done = store.count()
     tokens, place, bytes_read = sum(store.load(number).count_tokens() for number in range(done)), Place(), 0
     if done:

@@ -1,11 +1,11 @@
-"""Presets: the language models of Grazzi, Siems et al. 2025, in both ranges, and a tiny one for a CPU.
+"""Presets: the language models of Grazzi, Siems et al. 2025, in both eigenvalue ranges, and a tiny one for a CPU.
 
 Appendix E.4.1: 200,000 steps of 80 sequences of 2048 tokens (32B tokens), AdamW with weight decay 0.1, a linear warm-up of
-5000 steps, then a cosine; learning rate 3.1e-3 for DeltaNet, 5e-4 for Mamba. Where the cosine ends, the betas and the clipping
-are not stated: 0, (0.9, 0.95) and 1 are ours. Nor is what happens where documents meet in a row: here the state runs on, which
-lets a step be one CUDA graph. That appendix has no 1.3B model: its preset trains as the 340M one does.
-The vocabulary is the corpus's. The names count one matrix of it: of 32,000 tokens for DeltaNet, of 50,280 for Mamba, whose
-head is tied to its embedding.
+5000 steps, then a cosine; learning rate 3.1e-3 for DeltaNet, 5e-4 for Mamba. The paper does not state the final rate, the betas
+and the clipping: 0, (0.9, 0.95) and 1 are our choice. Nor does it say whether the state is reset between the documents of a
+row: here it is not, so that a step can be one CUDA graph. The appendix has no 1.3B model: its preset trains as the 340M one.
+The vocabulary is the corpus's. The parameter counts in the names include one vocabulary matrix: 32,000 tokens for DeltaNet,
+50,280 for Mamba, whose head is tied to its embedding.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _in_range(preset: Any, low: float, high: float) -> Any:
     return {**preset, "model": {**preset["model"], "eigenvalues": [low, high]}}
 
 
-# each name is [-1, 1], its twin NAME-01 is [0, 1]
+# NAME has eigenvalues in [-1, 1], its twin NAME-01 in [0, 1]
 PRESETS: dict[str, Any] = {
     **{name: _in_range(preset, -1, 1) for name, preset in _WIDE.items()},
     **{f"{name}-01": _in_range(preset, 0, 1) for name, preset in _WIDE.items()},

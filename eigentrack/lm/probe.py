@@ -1,11 +1,11 @@
-"""State tracking in text: little programs of swaps and assignments, in Python, and a question for one variable at the end.
+"""State tracking in text: small Python programs of swaps and assignments, with a question about one variable at the end.
 
     a = 4; b = 1; c = 7         variables start with different digits
     a, b = b, a                 a statement: a swap
     c = a                       or an assignment
     assert c == ...             the answer is the likeliest of all digits that the variables started with
 
-Guessing is right once in as many times as there are variables. A program is a function of (seed, number of statements, number).
+A guess is right with probability 1 / number of variables. A program is a function of (seed, number of statements, number).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from eigentrack.models import ModelState, SequenceModel
 from eigentrack.tasks.counter_random import derived_seed
 
 NAMES = "abcdefghij"
-KINDS = {"swaps": 0.0, "swaps and assignments": 0.3}  # by name, the share of assignments
+KINDS = {"swaps": 0.0, "swaps and assignments": 0.3}  # name → the share of assignments
 STATEMENTS = (0, 1, 2, 4, 8, 16, 32, 64)
 
 
 class Statement(NamedTuple):
-    """A swap of two variables, by their numbers, or an assignment of the second to the first."""
+    """A swap of two variables, given by their numbers, or an assignment of the second to the first."""
 
     first: int
     second: int
@@ -36,13 +36,15 @@ class Statement(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    values: tuple[int, ...]  # that the variables start with
+    """A program that the model reads."""
+
+    values: tuple[int, ...]  # with which the variables start
     statements: tuple[Statement, ...]
-    asked: int
+    asked: int  # the number of the variable in question
 
     @property
     def text(self) -> str:
-        """Up to the answer."""
+        """The source of the program, up to the answer."""
         lines = ["; ".join(f"{NAMES[i]} = {value}" for i, value in enumerate(self.values))]
         for first, second, swaps in self.statements:
             a, b = NAMES[first], NAMES[second]
@@ -51,7 +53,7 @@ class Program:
 
     @property
     def answer(self) -> int:
-        """The value of the variable that is asked for, when all statements are done."""
+        """The value of the variable in question after all statements."""
         held = list(self.values)
         for first, second, swaps in self.statements:
             held[first], held[second] = held[second], held[first] if swaps else held[second]
@@ -72,11 +74,13 @@ def draw_program(statements: int, number: int, *, seed: int = 0, variables: int 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    kind: str
+    """The accuracy on programs of one kind and length."""
+
+    kind: str  # a key of KINDS
     statements: int
     programs: int
     accuracy: float
-    chance: float
+    chance: float  # the accuracy of guessing
 
 
 def probe(
@@ -88,7 +92,7 @@ def probe(
     variables: int = 5,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[ProbeResult]:
-    """Accuracy by kind and number of statements; `report(programs done, of all)`."""
+    """Measure the accuracy by kind and number of statements; `report` gets the number of programs done and of all."""
     if programs < 1:
         raise ValueError(f"programs={programs} must be at least 1")
     found: list[ProbeResult] = []
@@ -104,7 +108,7 @@ def probe(
 
 
 def likeliest_value(language_model: LanguageModel, program: Program) -> int:
-    """Of the values that the variables started with, the one that the model finds likeliest after the program."""
+    """Return the likeliest answer of the model, among the values that the variables started with."""
     encode = language_model.tokenizer.encode
     (prompt, *answers) = encode([program.text, *(f" {value}" for value in program.values)], "int64")
     scores = answer_scores(language_model.model, torch.from_numpy(prompt), [torch.from_numpy(answer) for answer in answers])
@@ -113,7 +117,7 @@ def likeliest_value(language_model: LanguageModel, program: Program) -> int:
 
 @torch.no_grad()
 def answer_scores(model: SequenceModel, prompt: torch.Tensor, answers: Sequence[torch.Tensor]) -> list[float]:
-    """log p(answer | prompt) of each; the prompt goes through the model once."""
+    """Return log p(answer | prompt) of each answer; the model reads the prompt once."""
     device = model.embedding.weight.device
     x, state = model.hidden(prompt[None].to(device))
     first = model.head(x[:, -1]).float().log_softmax(-1)[0].cpu()
@@ -121,7 +125,7 @@ def answer_scores(model: SequenceModel, prompt: torch.Tensor, answers: Sequence[
 
 
 def _rest_score(model: SequenceModel, state: ModelState, answer: torch.Tensor) -> float:
-    """log p of an answer's tokens after its first."""
+    """Return log p of an answer's tokens after its first."""
     if len(answer) == 1:
         return 0.0
     logits, _ = model(answer[None, :-1], state)

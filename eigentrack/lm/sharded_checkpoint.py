@@ -1,7 +1,7 @@
-"""Checkpoints of a training that many processes share: a folder of safetensors, a file or more for each process.
+"""Checkpoints of a training that many processes share: a folder of safetensors, one or more files per process.
 
-Each process writes its own part, in the background, into a folder with another name; when all parts are there the folder is
-renamed. So a checkpoint is complete, or is not there. Any number of processes can read it. Nothing in it is a pickle.
+Each process writes its own part, in the background, into a folder with a temporary name, which is renamed when all parts are
+written. So a checkpoint is either complete or absent. Any number of processes can read it. Nothing in it is a pickle.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from eigentrack.lm.step import LanguageStep
 
-KEPT = 2  # the last one, and one to fall back on
+KEPT = 2  # the last checkpoint, and one to fall back on
 UNFINISHED = ".unfinished"
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class ShardedCheckpoints:
-    """The checkpoints of one run; `say` hears of those that could not be written or read."""
+    """The checkpoints of one run; `say` is called with a line about each that cannot be written or read."""
 
     def __init__(self, folder: Path, step: LanguageStep, say: Callable[[str], None]) -> None:
         self.folder, self.step, self._say = folder, step, say
         self._pending: tuple[int, Future[Any]] | None = None
         if step.world.leads:
-            for path in folder.glob(f"*{UNFINISHED}"):  # a run was killed here
+            for path in folder.glob(f"*{UNFINISHED}"):  # left by a run that was killed
                 shutil.rmtree(path)
         step.world.wait()
-        # a process that is alone is told so by torch at every checkpoint
+        # torch warns at every checkpoint of a single process
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
 
     def save(self, done: int) -> None:
-        """`done` steps are done. Returns when the tensors are copied; the disk may take its time."""
+        """Save a checkpoint after `done` steps; return when the tensors are copied, while the files are still being written."""
         self.finish()
         saving = checkpoint.async_save(
             _tensors(self.step),
@@ -52,7 +52,7 @@ class ShardedCheckpoints:
         self._pending = done, saving
 
     def finish(self) -> None:
-        """Waits for the checkpoint that is being written; one that fails costs a line, not the run."""
+        """Wait for the checkpoint that is being written; report a failure by `say` instead of raising it."""
         if self._pending is None:
             return
         (done, saving), self._pending = self._pending, None
@@ -62,7 +62,7 @@ class ShardedCheckpoints:
             self._say(f"the checkpoint of step {done} could not be written ({_reason(error)}); going on without it")
 
     def load(self) -> int:
-        """Restores the newest checkpoint that can be read; how many steps were done, 0 without any."""
+        """Restore the newest checkpoint that can be read; return the number of steps done, 0 if there is no checkpoint."""
         found = complete_checkpoints(self.folder)
         for path in reversed(found):
             tensors = _tensors(self.step)
@@ -85,19 +85,19 @@ class ShardedCheckpoints:
 
 
 def complete_checkpoints(folder: Path) -> list[Path]:
-    """Oldest first."""
+    """Return the folders of all complete checkpoints, oldest first."""
     return sorted(path for path in folder.glob("step-*") if path.suffix != UNFINISHED)
 
 
 class _Writer(HuggingFaceStorageWriter):
-    """Writes beside `target`, and puts the folder into place when every process is done."""
+    """A writer with a temporary folder, which it renames to `target` when every process is done."""
 
     def __init__(self, target: Path) -> None:
         super().__init__(str(_unfinished(target)), save_distributed=True)
         self._target = target
 
     def finish(self, metadata: Any, results: Any) -> None:
-        """Called in one process, after all have written."""
+        """Rename the folder and remove old checkpoints; one process calls this after all have written."""
         super().finish(metadata, results)
         shutil.rmtree(self._target, ignore_errors=True)
         _unfinished(self._target).rename(self._target)
@@ -110,7 +110,7 @@ def _unfinished(target: Path) -> Path:
 
 
 def _tensors(step: LanguageStep) -> dict[str, Tensor]:
-    """Weights and AdamW's moments by name: those of the run, or zeros where there are none yet."""
+    """Return the weights and AdamW's moments by name; moments that do not exist yet are zeros."""
     tensors: dict[str, Tensor] = {}
     for name, weight in step.parameters.items():
         tensors[f"weights.{name}"] = weight.detach()
@@ -122,11 +122,11 @@ def _tensors(step: LanguageStep) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _restore(step: LanguageStep, tensors: dict[str, Tensor], done: int) -> None:
-    """The weights were read in place."""
+    """Set the optimiser's state and the step; the weights themselves were already read in place."""
     for name, weight in step.parameters.items():
         count = torch.tensor(float(done), device=weight.device if weight.is_cuda else "cpu")
         step.optimizer.state[weight] = {"step": count, **{moment: tensors[f"{moment}.{name}"] for moment in MOMENTS}}
-    step.at_step(done - 1)  # a run that is over takes no step that says it
+    step.at_step(done - 1)  # schedules, too: a finished run takes no further step that would set them
     step.refresh()
 
 

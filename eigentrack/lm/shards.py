@@ -1,6 +1,6 @@
-"""Writes what `Corpus` reads: blocks, in order, become shards of one length and the starts of documents.
+"""The writer of the files that `Corpus` reads: shards of equal length, and the starts of documents.
 
-A document that makes no token is not there, and neither is a split without any.
+Documents without a token are left out, and so are splits without a token.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""One step of language-model training: its rows, shared out over processes and micro-batches; the loss is the mean over all
-targets of the whole batch, however it is shared out.
+"""One step of language-model training, whose rows are shared out over processes and micro-batches.
+
+The loss is the mean over all targets of the whole batch, however it is shared out.
 
 P parts of the model
 """
@@ -25,17 +26,17 @@ from eigentrack.training.compilation import looping_mixers
 from eigentrack.training.optimizer import clip_gradients, make_optimizer, model_parts, set_rate
 from eigentrack.training.step import matrix_products
 
-STEPS_TO_PAY = 2000  # for torch.compile: a minute at most is spent on blocks that are all alike
+STEPS_TO_PAY = 2000  # from so many steps on torch.compile saves more time than it takes, at most a minute for equal blocks
 _TAKE_AGAIN = dict.fromkeys(
     ("ban_recompute_materialized_backward", "ban_recompute_used_far_apart", "ban_recompute_long_fusible_chains"), False
 )
 
 
 class LanguageStep:
-    """`step(number)` takes the step; its outcome is one tensor on the device, [loss, *gradient norm of each part].
+    """The training step: `step(number)` takes it and returns one tensor on the device, [loss, *gradient norm of each part].
 
-    `weights` is the model that the optimiser moves, in float32, `model` the one that computes: the same one, or its copy in
-    bfloat16. `compiled` lets torch.compile fuse each block, once for all of one kind, which takes it a while at the first step.
+    `weights` is the model that the optimiser updates, in float32; `model` is the one that computes, the same or a copy in
+    bfloat16. With `compiled`, torch.compile fuses each block, once per kind of block, which makes the first step slow.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class LanguageStep:
         self.weights, self.batches, self.config, self.world = weights, batches, config, world
         self.device = world.device
         weights.activation_checkpointing = config.activation_checkpointing
-        if world.ranks == 1:  # else each process moves its part of them
+        if world.ranks == 1:  # with more ranks, FSDP moves each process's part
             weights.to(world.device)
         self._copy = Bfloat16Copy(weights) if config.computed_in == torch.bfloat16 and world.ranks == 1 else None
         self.model = weights if self._copy is None else self._copy.model
@@ -68,7 +69,7 @@ class LanguageStep:
             share_out(self.loss, world, config.computed_in)
         self.optimizer = make_optimizer(weights, config)
         self.parts = model_parts(weights)
-        # as this process holds them: while FSDP has put a block together, the model itself shows the whole
+        # the parts that this process holds; while FSDP has gathered a block, the model itself shows whole parameters
         self.parameters = dict(weights.named_parameters())
 
     def __call__(self, number: int) -> Float[Tensor, " 1+P"]:
@@ -76,12 +77,12 @@ class LanguageStep:
         return self.learn(self.sample(number))
 
     def prepare(self, number: int) -> None:
-        """Set what the number decides besides the rows: the rate, and modules with a schedule of their own."""
+        """Set the learning rate of a step, and tell modules with a schedule of their own."""
         set_rate(self.optimizer, self.config.rate(number))
         self.at_step(number)
 
     def at_step(self, number: int) -> None:
-        """Tell the modules that have a schedule at which step training is."""
+        """Tell the modules that have a schedule the number of the step."""
         for module in self._scheduled:
             module.at_step(number)
 
@@ -91,7 +92,7 @@ class LanguageStep:
 
     @property
     def can_be_captured(self) -> bool:
-        """On one GPU, if states run on from document to document: packed documents change the shapes with every batch."""
+        """Whether the step can be a CUDA graph: on one GPU, and without resets, since packed documents change the shapes."""
         return self.world.is_one_gpu and not self.config.reset_documents
 
     def feed(self, stream: torch.cuda.Stream) -> Callable[[int], list[PackedBatch]]:
@@ -101,13 +102,13 @@ class LanguageStep:
         return [tensor for share in batch for tensor in (share.tokens, share.targets)]
 
     def shares(self, batches: PackedBatches, number: int) -> list[PackedBatch]:
-        """This process's micro-batches: the rows of the step are the same for any number of processes."""
+        """Return this process's micro-batches; the rows of the step are the same for any number of processes."""
         count = self.config.accumulation
         places = range(self.world.rank * count, (self.world.rank + 1) * count)
         return [batches.take(number, place, self.world.ranks * count, self.device) for place in places]
 
     def learn(self, shares: list[PackedBatch]) -> Float[Tensor, " 1+P"]:
-        """Moves the weights. The host waits for nothing here but, where documents are packed, for their bounds."""
+        """Update the weights; the host waits for the device only if documents are packed, for their bounds."""
         self.loss.train()
         self.optimizer.zero_grad()
         asked = self.world.sum(torch.stack([(share.targets != IGNORED).sum() for share in shares]).sum()).clamp_min(1)
@@ -115,7 +116,7 @@ class LanguageStep:
         for place, share in enumerate(shares):
             sum_gradients_after(self.loss, place == len(shares) - 1)
             with matrix_products(self.config.precision):
-                # FSDP takes the mean over the processes
+                # times the number of ranks, as FSDP takes the mean over the processes
                 loss = self.loss(share.tokens, share.targets, share.cu_seqlens) * (self.world.ranks / asked)
                 loss.backward()
             total += loss.detach()
@@ -125,20 +126,20 @@ class LanguageStep:
         return torch.cat([(self.world.sum(total) / self.world.ranks)[None], gradient_norms])
 
     def refresh(self) -> None:
-        """After the weights have moved: so does their copy, where there is one."""
+        """Update the bfloat16 copy, if there is one, after the weights have changed."""
         if self._copy is not None:
             self._copy.refresh()
 
     @torch.no_grad()
     def look(self, number: int, tokens: int) -> None:
-        """Takes the model over the first tokens of the step's batch, for those who watch its layers."""
+        """Run the model on the first tokens of the step's batch, for the hooks that record its layers."""
         share = self.sample(number)[0]
-        with torch.compiler.set_stance("force_eager"):  # compiled blocks do not tell the watchers
+        with torch.compiler.set_stance("force_eager"):  # compiled blocks do not call the hooks
             self.loss(share.tokens[:1, :tokens], share.targets[:1, :tokens])
 
     @torch.no_grad()
     def mean_loss(self, batches: PackedBatches, count: int) -> float:
-        """Over the first `count` batches, in the order of the training split: for validation."""
+        """Return the mean loss per target over the first `count` batches, for validation."""
         self.loss.eval()
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         for number in range(count):
@@ -150,10 +151,10 @@ class LanguageStep:
 
 
 class Bfloat16Copy:
-    """A model in bfloat16 that computes for one in float32.
+    """A copy in bfloat16 that computes for a model in float32.
 
-    The optimiser moves the float32 weights; the copy is their rounding. A gradient of the copy is added to the float32 weight's
-    as soon as it is there, and forgotten: micro-batches are summed in float32, as in FSDP2's mixed precision on many devices.
+    The optimiser updates the float32 weights; the copy is their rounding. Each gradient of the copy is added to the float32
+    weight's as soon as it is computed, and freed: micro-batches are summed in float32, as in FSDP2's mixed precision.
     """
 
     def __init__(self, exact: SequenceModel) -> None:
@@ -165,7 +166,7 @@ class Bfloat16Copy:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Round the weights again after they have moved."""
+        """Round the weights again after they have changed."""
         torch._foreach_copy_(self._rounded, self._exact)
 
 
@@ -179,20 +180,20 @@ def _hand_over(rounded: Tensor, weight: nn.Parameter) -> None:
 
 
 def compile_block(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile the forward pass of a block, with a backward pass that keeps little.
+    """Compile the forward pass of a block so that it saves few tensors for the backward pass.
 
-    torch.compile keeps what a matrix product of the backward pass reads, such as the product silu(gate) · up of an MLP, though
-    gate and up are kept too. Elementwise passes and norms are cheap to take again: these are not kept.
+    By default torch.compile saves what a matrix product of the backward pass reads, such as silu(gate) · up of an MLP, although
+    gate and up are saved, too. Elementwise operations and norms are cheap to recompute, so their results are not saved here.
     """
     compiled = torch.compile(forward, dynamic=False)
 
     def run(*given: Any, **named: Any) -> Any:
-        with torch._functorch.config.patch(_TAKE_AGAIN):  # asked when it compiles, which is at the first call
+        with torch._functorch.config.patch(_TAKE_AGAIN):  # torch reads these settings when it compiles, at the first call
             return compiled(*given, **named)
 
     return run
 
 
 def pays_to_compile(model: SequenceModel, training: LanguageTrainingConfig, world: World) -> bool:
-    """In a long run on one GPU whose shapes stay the same: packed documents change them with every batch."""
+    """Return whether compiling saves time: in a long run on one GPU, without packed documents, which change the shapes."""
     return world.is_one_gpu and not training.reset_documents and training.steps >= STEPS_TO_PAY and not looping_mixers(model)

@@ -1,4 +1,4 @@
-"""Documents in files: text (one a file), JSON lines and Parquet tables (one a row); .gz and .xz are unpacked on the way."""
+"""Documents in files: text (one per file), JSON lines and Parquet tables (one per row); .gz and .xz are unpacked."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ NAME_THE_FIELD = "name the field that holds the text"
 
 @dataclass(frozen=True)
 class TextFile:
+    """A file of documents."""
+
     path: Path
-    folder: str | None  # the first folder beneath the source that holds it
-    size: int
+    folder: str | None  # the first folder on the way from the source to the file; None if there is none
+    size: int  # in bytes
 
     @property
     def kind(self) -> str:
-        """The last ending, that of the compression aside."""
+        """The last ending of the file's name, apart from that of the compression."""
         endings = [ending for ending in self.path.suffixes if ending not in COMPRESSED]
         return endings[-1] if endings else ""
 
@@ -42,7 +44,7 @@ class TextFile:
 
 
 def find_files(sources: Iterable[Path]) -> tuple[TextFile, ...]:
-    """Every file of the sources, folders searched in the order of their names; hidden files and folders are left out."""
+    """Return every file of the sources, those of a folder in the order of their paths, without hidden files and folders."""
     found = []
     for source in sources:
         if source.is_file():
@@ -62,10 +64,12 @@ def find_files(sources: Iterable[Path]) -> tuple[TextFile, ...]:
 
 @dataclass(frozen=True)
 class FileDocuments:
+    """The documents in files."""
+
     files: tuple[TextFile, ...]
-    rule: SplitRule
-    text_field: str = "text"
-    remedy: str = NAME_THE_FIELD  # what a reader of the error can do where a row has no such field
+    rule: SplitRule  # chooses the split of each document
+    text_field: str = "text"  # the field or column that holds the text
+    remedy: str = NAME_THE_FIELD  # ends the error about a row without the field: what the user can do
 
     @property
     def total_bytes(self) -> int:
@@ -103,7 +107,7 @@ def _naming(file: TextFile) -> Iterator[None]:
 
 
 def _documents(file: TextFile, field: str, remedy: str) -> Iterator[tuple[Iterable[str], Callable[[], int]]]:
-    """Each document as strings to be joined, and a function that says how many bytes of the file are read by now."""
+    """Yield each document as strings to be joined, with a function that returns how many bytes of the file have been read."""
     if file.kind == PARQUET:
         yield from _parquet_rows(file, field, remedy)
         return
@@ -159,7 +163,7 @@ def _parquet_rows(file: TextFile, field: str, remedy: str) -> Iterator[tuple[lis
 
 
 def field_of(row: Any, field: str, where: str, remedy: str) -> str:
-    """The document in a row; every other row is refused in one line."""
+    """Return the text of a row, or raise an error of one line that says what is wrong with the row."""
     if not isinstance(row, dict):
         raise ValueError(f"{where} is {type(row).__name__}, not an object with the field {field!r}")
     if field not in row:
@@ -168,7 +172,7 @@ def field_of(row: Any, field: str, where: str, remedy: str) -> str:
         raise ValueError(f"{where}: field {field!r} is {type(row[field]).__name__}, not text: {remedy}")
     try:
         row[field].encode()
-    except UnicodeEncodeError as error:  # JSON can spell half of a character
+    except UnicodeEncodeError as error:  # JSON can spell half of a surrogate pair
         half = f"\\u{ord(row[field][error.start]):04x}"
         raise ValueError(f"{where}: field {field!r} holds {half}, half of a character: mend the row, or leave it out") from None
     return row[field]

@@ -1,6 +1,6 @@
-"""Tokenizers in a folder of Hugging Face's shape (tokenizer.json beside its configuration): taken over, or trained on the spot.
+"""Tokenizers in folders of Hugging Face's format (tokenizer.json and its configuration): copied, or trained on the text.
 
-`AutoTokenizer.from_pretrained(folder)` reads the folder; here the Rust library alone encodes with it.
+`AutoTokenizer.from_pretrained(folder)` can read such a folder; here only the Rust library is used to encode.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ from eigentrack.lm.optional_packages import require
 
 TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 END_OF_TEXT = "<|endoftext|>"
-SMALLEST_BPE = 257  # 256 bytes and the end of a text
+SMALLEST_BPE = 257  # 256 bytes and the end-of-text token
 BPE_SAMPLE_CHARACTERS = 256 << 20  # more text hardly changes the merges, and the counts of all words must fit in memory
 
 
 @dataclass(frozen=True)
 class Tokenizer:
+    """A tokenizer of the Rust library, with its end token and vocabulary size."""
+
     rust: Any  # tokenizers.Tokenizer
-    end: int | None  # stands at the end of every document, where the tokenizer has such a token
+    end: int | None  # the token at the end of every document; None if the tokenizer has none
     vocab_size: int
-    fingerprint: str
+    fingerprint: str  # SHA-256 of tokenizer.json
 
     def encode(self, texts: Sequence[str], dtype: str) -> list[NDArray[Any]]:
-        """Tokens of each text by itself, without special tokens."""
+        """Return the tokens of each text, without special tokens."""
         encodings = self.rust.encode_batch_fast(texts, add_special_tokens=False)
         return [np.array(encoding.ids, dtype=dtype) for encoding in encodings]
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """From a folder that a NamedTokenizer or a TrainedBpe wrote."""
+    """Load the tokenizer in a folder that a NamedTokenizer or a TrainedBpe wrote."""
     require("tokenizers", "encodes text", "lm")
     from tokenizers import Tokenizer as RustTokenizer
 
@@ -54,19 +56,19 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         raise ValueError(f"{folder} holds no readable tokenizer ({str(error).splitlines()[0]})") from None
     rust.no_truncation()
     rust.no_padding()
-    rust.encode_special_tokens = True  # a document that spells a special token does not contain one
+    rust.encode_special_tokens = True  # the text of a special token in a document is encoded as plain text
     ids = rust.get_vocab(with_added_tokens=True).values()
     return Tokenizer(rust, end_id, max(ids, default=-1) + 1, fingerprint(folder))
 
 
 def fingerprint(folder: Path) -> str:
-    """Of the tokenizer in the folder."""
+    """Return the SHA-256 of the tokenizer in the folder."""
     return hashlib.sha256((folder / TOKENIZER_FILE).read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
 class NamedTokenizer:
-    """Any tokenizer that transformers knows, by name or from a folder."""
+    """A tokenizer that transformers can load, by name or from a folder."""
 
     name: str
 
@@ -86,7 +88,7 @@ class NamedTokenizer:
 
 @dataclass(frozen=True)
 class TrainedBpe:
-    """Byte-level BPE, trained on the texts: it can encode every text, and decoding gives back its bytes."""
+    """A byte-level BPE trained on the texts; it can encode every text, and decoding gives back its bytes."""
 
     vocab_size: int
 
@@ -125,9 +127,9 @@ def _sample(texts: Iterable[str]) -> Iterator[str]:
 
 
 def bytes_of_tokens(tokenizer: Tokenizer) -> NDArray[np.int64] | None:
-    """Return how many bytes of text each token stands for, by its id, for bits per byte; special tokens have none.
+    """Return how many bytes of text each token stands for, by its id, for bits per byte; special tokens have 0.
 
-    A byte-level tokenizer writes every byte as one letter; for other kinds this is None.
+    A byte-level tokenizer writes every byte as one character; for other kinds None is returned.
     """
     from tokenizers import decoders
 

@@ -1,7 +1,7 @@
-"""A language model's training in a folder, at the end of which the tokenizer lies beside the model.
+"""The training of a language model in a folder; at the end, the model and its tokenizer are saved there.
 
-Every process that torchrun started calls `run_language_training`; the first writes all but the checkpoints, which all write.
-Killed at any moment, the run goes on from its last complete checkpoint, with any number of processes.
+Every process that torchrun started calls `run_language_training`; all write checkpoints, the first writes everything else.
+A run that was killed at any moment can go on from its last complete checkpoint, with any number of processes.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ from eigentrack.training.driver import TrainingRun, drive
 from eigentrack.training.metrics_log import Metrics, require_tensorboard
 from eigentrack.training.step import Outcome
 
-BYTES_READ_FIRST = 4 << 30  # of a corpus, to check them before the run: some seconds
+BYTES_READ_FIRST = 4 << 30  # a corpus of at most so many bytes is checked before the run, which takes some seconds
 
 
 @dataclass(frozen=True)
 class LanguageRunResult:
+    """The outcome of a training run."""
+
     steps: int
-    tokens: int
-    loss: float | None  # of the last step; None if none was left to take
-    validation_loss: float | None
+    tokens: int  # seen in training
+    loss: float | None  # of the last step; None if no step was left to take
+    validation_loss: float | None  # None without a validation
 
 
 def run_language_training(
@@ -52,14 +54,22 @@ def run_language_training(
     report: Callable[[int, Metrics], None] = lambda done, metrics: None,
     say: Callable[[str], None] = print,
 ) -> LanguageRunResult:
-    """Train a language model; `report(steps done, metrics)` is called for every step, in the first process alone.
+    """Train a language model, or go on with a training that was stopped.
 
-    `graph`: where it can be, the step is replayed as a CUDA graph. `compiled`: torch.compile fuses each block; None: where it
-    pays, in a long run on one GPU whose shapes stay the same.
+    Args:
+        config: the settings of the run.
+        folder: where the run is written.
+        resume: whether to go on with the run in the folder.
+        device: "cpu" or "cuda".
+        graph: whether to replay the step as a CUDA graph where that is possible.
+        compiled: whether torch.compile fuses each block; None: only in a long run on one GPU whose shapes stay the same.
+        tensorboard: whether to write the metrics for TensorBoard, too.
+        report: called with the number of steps done and the metrics of every step, in the first process only.
+        say: called with each message, in the first process only.
     """
     training = config.training
     if tensorboard:
-        require_tensorboard()  # before all that takes a while
+        require_tensorboard()  # first, before anything that takes long
     with join_world(device) as world:
         say = say if world.leads else lambda text: None
         try:
@@ -76,6 +86,8 @@ def run_language_training(
 
 
 class _LanguageRun(TrainingRun):
+    """The training run of a language model, as the driver needs it."""
+
     config: LanguageRunConfig
     step: LanguageStep
     read_every = 8
@@ -125,7 +137,7 @@ class _LanguageRun(TrainingRun):
         return self.step.mean_loss(self._validation, self.config.validation_batches)
 
     def save_model(self, folder: Path) -> None:
-        """Save the whole model in float32, and its tokenizer where there is one: the first process writes."""
+        """Save the whole model in float32, and the tokenizer if the corpus has one; only the first process writes."""
         _save_model(self.step, folder)
         tokenizer = self.batches.corpus.folder / TOKENIZER_FOLDER
         if self.world.leads and tokenizer.is_dir():
@@ -144,7 +156,7 @@ def _batches(config: LanguageRunConfig, split: str) -> PackedBatches:
 
 
 def _validation_batches(config: LanguageRunConfig, say: Callable[[str], None]) -> PackedBatches | None:
-    """None if there are none: a run can do without."""
+    """Return the batches for validation; None if validation is off, or impossible, which `say` reports."""
     if not config.validate_every or VALIDATION not in CorpusIndex.load(Path(config.corpus)).splits:
         return None
     try:
@@ -155,7 +167,7 @@ def _validation_batches(config: LanguageRunConfig, say: Callable[[str], None]) -
 
 
 def _check_bytes(splits: Sequence[Corpus], say: Callable[[str], None]) -> None:
-    """A damaged shard would be learnt from in silence."""
+    """Raise if a small corpus is damaged, for training would not notice; a corpus too large to check gets a message."""
     size = sum(split.stored_bytes for split in splits)
     if size > BYTES_READ_FIRST:
         check = f"eigentrack lm prepare --verify --out {splits[0].folder}"
@@ -180,5 +192,5 @@ def _save_model(step: LanguageStep, folder: Path) -> None:
         model = SequenceModel(step.weights.config)
     kept = model.state_dict().keys()
     whole |= {name: buffer.cpu() for name, buffer in step.weights.named_buffers() if name in kept}
-    model.load_state_dict(whole, strict=False, assign=True)  # a tied head is the embedding
+    model.load_state_dict(whole, strict=False, assign=True)  # not strict: a tied head is not among the parameters
     save_model(model, folder)

@@ -1,6 +1,7 @@
 """Associative scan: x_1, x_1∘x_2, …, x_1∘…∘x_T in ⌈log₂ T⌉ rounds, each of which doubles how far back every result reaches.
 
-A few large operations instead of T small ones: on a GPU a loop over time would cost more than the training step it feeds.
+The scan takes a few large operations instead of T small ones: on a GPU, a loop over time to draw a batch would take longer
+than the training step on that batch.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ Parts = tuple[Tensor, ...]
 
 
 def associative_scan(combine: Callable[[Parts, Parts], Parts], *parts: Tensor) -> Parts:
-    """Over axis 1 of all parts together: x_t is what they hold at t, and `combine(earlier, later)` is earlier ∘ later."""
+    """Return all prefixes x_1 ∘ … ∘ x_t along axis 1.
+
+    Args:
+        combine: the associative operation; `combine(earlier, later)` is earlier ∘ later.
+        parts: the tensors that make up the elements; x_t consists of the entries of all parts at position t of axis 1.
+    """
     reach = 1
     while reach < parts[0].shape[1]:
         earlier, later = tuple(x[:, :-reach] for x in parts), tuple(x[:, reach:] for x in parts)

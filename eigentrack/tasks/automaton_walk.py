@@ -1,8 +1,9 @@
 """A random walk through an automaton: letters, and the states before and after each of them.
 
-A letter is drawn freely, or, where it must not leave the live states, among those that its state allows: either way the
-random numbers at t fix a map from every state to the next one. Maps compose associatively, so few states need no loop over
-time; nor does a group, whose prefixes are products of elements. Only large automata are walked letter by letter.
+A letter is drawn either from the whole alphabet or from the letters that lead to a live state. In both cases the random numbers
+at t define a map from every state to the next one. Maps compose associatively, so an associative scan over maps replaces the
+loop over time if there are few states; for a group, a scan over products of elements does. Only large automata are walked
+letter by letter.
 
 B sequences  N letters of a sequence  Q states  A letters of the alphabet
 """
@@ -20,18 +21,20 @@ from eigentrack.tasks.associative_scan import associative_scan
 from eigentrack.tasks.counter_random import random_integers
 from eigentrack.tasks.task import DeviceTables
 
-FEW_STATES = 16  # above, the maps of all states cost more than a loop
+FEW_STATES = 16  # with more states, composing the maps of all states costs more than a loop over time
 _SCALE = 2**31
 
 
 @dataclass(frozen=True)
 class AutomatonWalk:
-    """`products` is the table of a group if the states are its elements, 0 the identity, and letters multiply by elements."""
+    """A sampler of random walks through one automaton."""
 
-    transitions: tuple[tuple[int, ...], ...]  # Q A
-    shares: tuple[float, ...] | None
-    live: frozenset[int] | None
-    escape: float
+    transitions: tuple[tuple[int, ...], ...]  # Q A, the next state for every state and letter
+    shares: tuple[float, ...] | None  # how often each letter is drawn, relative to the others; None: equally often
+    live: frozenset[int] | None  # the states that restricted draws lead to; None: all states
+    escape: float  # probability of drawing a letter from the whole alphabet instead of from those that lead to live states
+    # the multiplication table of a group whose elements are the states, with the identity as state 0, if letters act on the
+    # states by multiplication; None for other automata
     products: tuple[tuple[int, ...], ...] | None
 
     def __call__(
@@ -77,7 +80,7 @@ class AutomatonWalk:
         return torch.stack(letters, 1), torch.stack(states, 1)
 
     def _letter_in(self, state: Tensor, letter: Tensor, number: Tensor, is_free: Tensor | None) -> Tensor:
-        """The letter that comes next in a state: the one drawn freely, or one that keeps to the live states."""
+        """Return the letter that is read in `state`: `letter` where `is_free`, elsewhere one that leads to a live state."""
         if is_free is None:
             return letter
         *_, choices, choice_count = self._tables.on(state.device)
@@ -85,7 +88,11 @@ class AutomatonWalk:
 
     @cached_property
     def _tables(self) -> DeviceTables:
-        """Where the numbers below 2³¹ change letter; transitions; products; the letters kept to in each state; their number."""
+        """The tables that a walk looks up.
+
+        In order: the thresholds that assign random numbers below 2³¹ to letters, the transitions, the products, the letters
+        that lead from each state to a live one (all letters if none does), and the number of those letters.
+        """
         letters = len(self.transitions[0])
         shares = torch.ones(letters, dtype=torch.float64) if self.shares is None else torch.tensor(self.shares).double()
         thresholds = (shares.cumsum(0) / shares.sum() * _SCALE).round().long()[:-1]

@@ -1,6 +1,6 @@
-"""Counter languages: after every token, which letters may come next, and may the word end here?
+"""Counter languages: after every token, the model names the letters that may come next, and whether the word may end.
 
-    shuffle-k, boolean-n   each letter adds a vector of its own to the counters c; their signs tell what may come next:
+    shuffle-k, boolean-n   each letter adds its own vector to the counters c, whose signs determine what may come next:
                            answer = Σ_i 2^i [c_i > 0]
     aⁿbⁿ, aⁿbⁿcⁿ, …        n ≥ 1 letters in each of k blocks; after t letters, answer = [t > 0] if t ≤ n, else ⌊t/n⌋ + 1
 
@@ -22,24 +22,26 @@ from torch import Tensor
 from eigentrack.tasks.counter_random import random_integers
 from eigentrack.tasks.task import Batch, DeviceTables, Task, check_lengths
 
-END = "end"  # of the word, in the answers that allow it
+END = "end"  # stands for the end of the word in the sets of what may come next
 BRACKETS = "()[]{}<>«»⟦⟧"
 
 
 @dataclass(frozen=True)
 class _Counters:
-    """A word may end where all counters are zero; it must, if `zero_ends`."""
+    """A language whose words may end where all counters are zero; if `zero_ends`, they must end there."""
 
     letters: tuple[str, ...]
-    changes: tuple[tuple[int, ...], ...]  # A C; a letter takes at most 1 from their sum, which so bounds the letters to come
-    shares: tuple[int, ...]  # of the letters in the words that are drawn
+    changes: tuple[
+        tuple[int, ...], ...
+    ]  # A C; a letter lowers the sum by at most 1, so the sum is the least number of letters left
+    shares: tuple[int, ...]  # how often each letter is drawn, relative to the others
     begin: tuple[int, ...]  # the counters before the first letter
-    stride: int  # the words have a multiple of so many letters
+    stride: int  # the length of every word is a multiple of this
     zero_ends: bool
 
     @cached_property
     def answer_sets(self) -> tuple[frozenset[str], ...]:
-        """The letters that may come next, or END, for each class."""
+        """The set, for each class, of the letters that may come next; END is in it if the word may end."""
         return tuple(
             frozenset(letter for letter, change in zip(self.letters, self.changes, strict=True) if self._allows(answer, change))
             | ({END} if answer == 0 else set())
@@ -53,7 +55,12 @@ class _Counters:
     def words(
         self, word_length: Int[Tensor, "B 1"], random: Int[Tensor, "B N"]
     ) -> tuple[Int[Tensor, "B N"], Int[Tensor, "B N+1"]]:
-        """The first N letters of a word of each length, from numbers below 2³¹, and the class before and after each of them."""
+        """Draw words and return their first N letters, and the class before and after each letter.
+
+        Args:
+            word_length: the length of each word; a word that is shorter than N is padded with the number A.
+            random: one random number below 2³¹ per letter.
+        """
         changes, sum_change, shares, may_follow, bit, begin = self._tables.on(random.device)
         counters = begin.expand(len(random), -1)
         word, answers = torch.empty_like(random), [((counters > 0) * bit).sum(1)]
@@ -64,7 +71,7 @@ class _Counters:
             if self.zero_ends:
                 can_end_in_time &= (sum_after > 0) | (letters_left == 0)
             share = (may_follow[answers[-1]] * can_end_in_time * shares).cumsum(1)
-            # after the end of the word no letter has a share, and all A of them are passed over: A is the padding
+            # after the end of the word all shares are 0, so the sum below counts all A letters: A is the padding token
             word[:, t] = (share <= (number[:, None] * share[:, -1:] >> 31)).sum(1)
             counters = counters + changes[word[:, t]]
             answers.append(((counters > 0) * bit).sum(1))
@@ -80,6 +87,8 @@ class _Counters:
 
 @dataclass(frozen=True)
 class _Blocks:
+    """A language of words with n ≥ 1 copies of each letter, in the given order, such as aⁿbⁿ."""
+
     letters: tuple[str, ...]
 
     @property
@@ -94,23 +103,26 @@ class _Blocks:
     def words(
         self, word_length: Int[Tensor, "B 1"], random: Int[Tensor, "B N"]
     ) -> tuple[Int[Tensor, "B N"], Int[Tensor, "B N+1"]]:
-        """As above; the length alone tells the word."""
+        """Return the same as `_Counters.words`; the length determines the word, so the values in `random` are not used."""
         n, t = word_length // self.stride, torch.arange(random.shape[1] + 1, device=random.device)
         block = (t // n).clamp(max=self.stride)
         return block[:, :-1], torch.where(t <= n, t.clamp(max=1), block + 1)
 
 
 def _shuffle(pairs: int) -> _Counters:
-    """Dyck-1 words over a kind of brackets each, their letters shuffled; counter i: the open brackets of kind i."""
+    """Return the shuffle of one Dyck-1 language for each kind of bracket; counter i counts the open brackets of kind i."""
     changes = tuple(tuple(sign * (i == pair) for i in range(pairs)) for pair in range(pairs) for sign in (1, -1))
     return _Counters(tuple(BRACKETS[: 2 * pairs]), changes, (1,) * (2 * pairs), (0,) * pairs, stride=2, zero_ends=False)
 
 
 def _boolean(n: int) -> _Counters:
-    """Prefix expressions of the atoms 0 and 1 and of one operator of each arity 1..n; the counter: the operands expected."""
+    """Return the language of Boolean prefix expressions, whose counter is the number of operands still expected.
+
+    The letters are the atoms 0 and 1, and one operator of each arity 1..n.
+    """
     arities = range(1, n + 1)
     letters, changes = ("0", "1", *(f"op{a}" for a in arities)), ((-1,), (-1,), *((a - 1,) for a in arities))
-    shares = (n * (n - 1),) * 2 + (4,) * n  # mean arity 1: the counter has no drift
+    shares = (n * (n - 1),) * 2 + (4,) * n  # the mean arity is 1, so that the counter has no drift
     return _Counters(letters, changes, shares, begin=(1,), stride=1, zero_ends=True)
 
 
@@ -129,12 +141,14 @@ LANGUAGES: dict[str, _Counters | _Blocks] = {
 
 @dataclass(frozen=True)
 class CounterLanguage(Task):
-    """Each sequence is the begin token and the first L-1 letters of a word, L uniform in `lengths`.
+    """The task to name, after every token, the letters that may come next in the counter language `name`.
 
-    Half of the words have the least possible number of letters from L-1 on: they end with the sequence if there are words of
-    L-1 letters (a multiple of 2 for brackets, of k for k blocks, any for Boolean). The others have any possible number
-    from L-1 to 2(L-1), alike, and are cut. Letters are drawn by their shares among those that may come next and let the word
-    end in time: brackets alike, operators alike, atoms so often that the mean arity is 1. Nothing else bounds the counters.
+    Each sequence is the begin token and the first L-1 letters of a word, where L is uniform in `lengths`. Half of the words
+    have the least possible length that is at least L-1: they end with the sequence if the language has words of length L-1
+    (a multiple of 2 for brackets, of k for k blocks, any length for Boolean). The length of the others is uniform among the
+    possible ones from L-1 to 2(L-1), and they are cut off. A letter is drawn among those that may come next and still let the
+    word end in time: all brackets are equally likely, so are all operators, and atoms are so likely that the mean arity is 1.
+    Nothing else bounds the counters.
 
     Tokens 0..A-1 are `letters`, then padding and begin; class i means that the letters in `answer_sets[i]` may come next.
     """
@@ -178,7 +192,7 @@ class CounterLanguage(Task):
         language = LANGUAGES[self.name]
         draw = partial(random_integers, seed=seed, step=step, device=device)
         length = shortest + draw(longest - shortest + 1, (batch, 1), stream=0)
-        # the word's length in strides: ⌈(L-1)/stride⌉ .. ⌈2(L-1)/stride⌉, no word being empty
+        # the word's length in strides: ⌈(L-1)/stride⌉ .. ⌈2(L-1)/stride⌉, and at least 1, as no word is empty
         least, most = ((-(times * (1 - length) // language.stride)).clamp(min=1) for times in (1, 2))
         longer = least + (draw(2**31, (batch, 1), stream=1) * (most - least + 1) >> 31)
         word_length = language.stride * torch.where(draw(2, (batch, 1), stream=2) == 0, least, longer)

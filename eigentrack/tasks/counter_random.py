@@ -17,10 +17,16 @@ _GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB1331
 def random_integers(
     high: int, shape: tuple[int, ...], *, seed: int, step: int | Tensor, stream: int = 0, device: torch.device | str = "cpu"
 ) -> Int[Tensor, "..."]:
-    """Integers 0..high-1 of the given shape; `stream` keeps the draws of one step apart.
+    """Return random integers from 0 to high-1.
 
-    A `step` that lies on the device draws the same numbers as the int, and the host need not know it. Where it is a vector of n
-    steps, the first dimension holds what n calls would draw, one after another.
+    Args:
+        high: the number of possible values, at most 2³¹.
+        shape: the shape of the result.
+        seed: the seed of all draws.
+        step: the step that draws. A tensor on the device gives the same numbers as the int, without a transfer to the host.
+            For a vector of n steps, the first dimension of the result holds the draws of the n steps one after another.
+        stream: a number that makes several draws of one step independent.
+        device: the device of the result.
     """
     if not 1 <= high <= 2**31:
         raise ValueError(f"high={high} must lie between 1 and 2**31")
@@ -28,12 +34,12 @@ def random_integers(
     counter = torch.arange(math.prod(shape) // steps, dtype=torch.int64, device=device)
     key = _key(seed, step, stream)
     bits = _mix(counter * _signed(_GOLDEN) + (key if isinstance(key, int) else key[..., None]))
-    # the upper 31 bits, scaled: the bias of at most high / 2**31 is far below what a batch can show
+    # scale the upper 31 bits; the bias is at most high / 2**31, too small to be seen in a batch
     return (_shift_right(bits, 33) * high >> 31).view(shape)
 
 
 def derived_seed(seed: int, purpose: str) -> int:
-    """A seed for each purpose: training, validation and test never share their numbers, whatever seeds a user picks."""
+    """Return a seed for one purpose, so that training, validation and test use different random numbers for any `seed`."""
     key = seed
     for letter in purpose.encode():
         key = _mix_number(key + letter)
@@ -61,7 +67,7 @@ def _mix_number(x: int) -> int:
 
 
 def _shift_right(x: Tensor, bits: int) -> Tensor:
-    # torch shifts int64 with its sign; mask the copies of the sign bit away
+    # torch shifts int64 arithmetically: clear the copies of the sign bit
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 

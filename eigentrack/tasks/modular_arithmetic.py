@@ -1,14 +1,16 @@
-"""Modular arithmetic: an expression of digits, + - * and perhaps brackets is asked modulo m at its "=".
+"""Modular arithmetic: after the "=" of an expression of digits, +, -, * and possibly brackets, name its value modulo m.
 
-Without brackets, as in 2 - 3 - 3 * 2 =, with * before + and -: value = finished + term, where `term` is the signed product
-since the last + or -, and `finished` adds the terms before it.
+Without brackets, as in 2 - 3 - 3 * 2 =, * binds tighter than + and -: value = finished + term, where `term` is the signed
+product since the last + or -, and `finished` is the sum of the terms before it.
 
-With brackets, as in (2-((-3)*(4+1)))=, by the generator of Delétang et al. 2023. An expression of exactly n tokens is
+With brackets, as in (2-((-3)*(4+1)))=, expressions follow the generator of Delétang et al. 2023. An expression of exactly n
+tokens is
 
     n = 1: d      2: -d      3: (d)      4: (-d)      n ≥ 5: (left op right)   |left| uniform in 1..n-4, |right| = n-3-|left|
 
-The lengths say where everything stands, so no stack is needed: going right, an expression of n tokens at position p writes
-`span` of its left part at p+1 and of its right part behind the operator; going left, its value follows from theirs.
+The lengths determine all positions, so no stack is needed. A pass from left to right visits every expression and stores the
+lengths (`span`) of its parts: that of the left part at p+1, if the expression starts at p, and that of the right part after the
+operator. A pass from right to left computes the value of every expression from the values of its parts.
 
 Tokens 0..m-1 are the digits; + - * =, the brackets where there are any, and padding follow.
 m modulus  B sequences  T time  N numbers in an expression  R = T+2 rows
@@ -29,12 +31,14 @@ from eigentrack.tasks.counter_random import random_integers
 from eigentrack.tasks.task import Batch, Task, check_lengths
 
 PLUS, MINUS, TIMES, EQUALS, OPEN, CLOSE = range(6)  # their tokens are m + these
-CLOSES, OPERATES = 0, -1  # spans of positions where no expression starts
+CLOSES, OPERATES = 0, -1  # values of `span` where no expression starts: at a closing bracket, at an operator
 
 
 @dataclass(frozen=True)
 class _Expressions(Task):
-    symbols: ClassVar[int]  # tokens beside the digits and the padding, the same with and without multiplication
+    """A task on expressions modulo `modulus`, which contain * only if `multiplication` is true."""
+
+    symbols: ClassVar[int]  # the number of tokens other than digits and padding, the same with and without multiplication
     modulus: int = 5
     multiplication: bool = True
 
@@ -57,7 +61,10 @@ class _Expressions(Task):
 
 @dataclass(frozen=True)
 class ModularArithmetic(_Expressions):
-    """A length counts the "=", where the answer is asked; `every_prefix` asks also after every digit, with equal weights."""
+    """The task to evaluate an expression without brackets; lengths include the "=", where the answer is due.
+
+    With `every_prefix`, an answer is also due after every digit: the value up to there. All answers have equal weights.
+    """
 
     description: ClassVar[str] = "value modulo m of an expression of digits, +, - and *, without brackets"
     symbols: ClassVar[int] = 4
@@ -74,7 +81,9 @@ class ModularArithmetic(_Expressions):
         digits = random_integers(self.modulus, shape, seed=seed, step=step, stream=1, device=device)
         operators = random_integers(operators_in_use, shape, seed=seed, step=step, stream=2, device=device)
         expression = torch.stack([digits, self.modulus + operators], 2).flatten(1)[:, :longest]  # d op d op …
-        values = self.prefix_values(digits, operators).repeat_interleave(2, 1)[:, :longest]  # an operator changes nothing yet
+        values = self.prefix_values(digits, operators).repeat_interleave(2, 1)[
+            :, :longest
+        ]  # an operator does not change the value
 
         position = torch.arange(longest, device=device)
         is_equals = position == length - 1
@@ -85,20 +94,20 @@ class ModularArithmetic(_Expressions):
         return Batch(tokens, torch.where(is_asked, values, 0), is_asked / is_asked.sum(1, keepdim=True))
 
     def prefix_values(self, digits: Int[Tensor, "B N"], operators: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
-        """The value up to each digit; operator i stands after digit i, so the last column is not read."""
+        """Return the value up to each digit; operator i follows digit i, so the last column of `operators` is not used."""
         before = F.pad(operators[:, :-1], (1, 0), value=PLUS)  # the operator in front of each digit
-        is_first = before != TIMES  # of its term
+        is_first = before != TIMES  # whether the digit starts a term
         term = running_products(torch.where(before == MINUS, -digits, digits), is_first, self.modulus)
         finished = F.pad(torch.where(is_first[:, 1:], term[:, :-1], 0).cumsum(1), (1, 0))
         return (finished + term) % self.modulus
 
 
 def running_products(factors: Int[Tensor, "B N"], is_first: Bool[Tensor, "B N"], modulus: int) -> Int[Tensor, "B N"]:
-    """Modulo m, the product of the factors since the last first one."""
+    """Return at each position the product, modulo `modulus`, of the factors since the last one where `is_first` is true."""
 
     def combine(earlier: Parts, later: Parts) -> Parts:
         (before, started_before), (after, started) = earlier, later
-        # reduced every time: an unreduced product leaves 64 bits after a few dozen digits
+        # reduce every product: otherwise products overflow 64 bits after a few dozen digits
         return torch.where(started, after, before * after % modulus), started_before | started
 
     return associative_scan(combine, factors % modulus, is_first)[0]
@@ -112,14 +121,14 @@ def _even_lengths(
     if shortest == longest and shortest % 2:
         raise ValueError(f"lengths={lengths} must hold an even number: digit (operator digit)* = has an even length")
     drawn = shortest + random_integers(longest - shortest + 1, (batch, 1), seed=seed, step=step, stream=0, device=device)
-    # d (op d)* "=" has an even length: an odd draw loses one token, or gains one where the range would be left below
+    # d (op d)* "=" has an even length: subtract 1 from an odd length, or add 1 if the result would be below `shortest`
     even = drawn - drawn % 2
     return torch.where(even < shortest, even + 2, even)
 
 
 @dataclass(frozen=True)
 class ModularArithmeticWithBrackets(_Expressions):
-    """A length counts the "=", where alone the answer is asked."""
+    """The task to evaluate an expression with brackets; lengths include the "=", the only place where an answer is due."""
 
     description: ClassVar[str] = "value modulo m of a fully bracketed expression of digits, +, - and *"
     symbols: ClassVar[int] = 6
@@ -133,7 +142,7 @@ class ModularArithmeticWithBrackets(_Expressions):
         def draw(high: int, shape: tuple[int, ...], stream: int) -> Tensor:
             return random_integers(high, shape, seed=seed, step=step, stream=stream, device=device)
 
-        # time first: the two loops below read and write whole rows
+        # time is the first axis, so that the loops over time in lay_out and evaluate read and write whole rows
         length = shortest + draw(longest - shortest + 1, (batch,), stream=0)
         span, operator_at = lay_out(length - 1, draw(2**31, (batch, longest), stream=1).mT)
         digits = draw(self.modulus, (batch, longest), stream=2).mT
@@ -148,7 +157,7 @@ class ModularArithmeticWithBrackets(_Expressions):
         return Batch(tokens.T.contiguous(), (is_equals * value).T.contiguous(), weight.T.contiguous())
 
     def spell(self, span: Int[Tensor, "T B"], digits: Int[Tensor, "T B"], operators: Int[Tensor, "T B"]) -> Int[Tensor, "T B"]:
-        """Every position shows one token: the first of the expression that starts there, an operator, or a closing bracket."""
+        """Return the token at every position: the first one of an expression, an operator, or a closing bracket."""
         symbol = torch.where(span > 2, OPEN, torch.where(span == 2, MINUS, torch.where(span == OPERATES, operators, CLOSE)))
         return torch.where(span == 1, digits, self.modulus + symbol)
 
@@ -160,10 +169,10 @@ class ModularArithmeticWithBrackets(_Expressions):
         operators: Int[Tensor, "T B"],
     ) -> Int[Tensor, "B"]:
         longest = len(digits)
-        # the spare rows say "+ 0", so that (d) and (-d) are worth their inside
+        # expressions without an operator read "+ 0" from the extra rows, so that (d) has the value of d, and (-d) that of -d
         operator = torch.cat([operators, torch.zeros_like(operators[:1])]).gather(0, operator_at)
         is_times, sign = operator == TIMES, torch.where(operator == MINUS, -1, 1)
-        value = torch.zeros_like(span)  # of the expression that starts at each position; not read where none does
+        value = torch.zeros_like(span)  # value of the expression that starts at each position; unused where none starts
         for p in reversed(range(longest - 1)):
             left, right = value[p + 1], value.gather(0, operator_at[p : p + 1] + 1)[0]
             result = torch.where(is_times[p], left * right, left + sign[p] * right)
@@ -173,18 +182,24 @@ class ModularArithmeticWithBrackets(_Expressions):
 
 
 def lay_out(size: Int[Tensor, "B"], draws: Int[Tensor, "T B"]) -> tuple[Int[Tensor, "R B"], Int[Tensor, "T B"]]:
-    """`size` tokens an expression; draws in [0, 2**31) choose the splits.
+    """Return the number of tokens of the expression that starts at each position, and the position of its operator.
 
-    Returns how many tokens the expression has that starts at each position, and where its operator stands (T: it has none).
+    The position is T for an expression without an operator.
+
+    Args:
+        size: the number of tokens of each whole expression.
+        draws: random numbers in [0, 2**31) that choose where expressions are split.
     """
     longest, batch = draws.shape
-    span = size.new_full((longest + 2, batch), CLOSES)  # rows T and T+1 take the writes of those without a right part
+    span = size.new_full((longest + 2, batch), CLOSES)  # expressions without a right part write to rows T and T+1
     operator_at = size.new_full((longest, batch), longest)
     span[0] = size
     for p in range(longest - 1):
         n = span[p]
         is_binary = n >= 5
-        left = torch.where(is_binary, 1 + (draws[p] * (n - 4) >> 31), n // 2)  # n // 2: -d and (d) hold 1 token, (-d) holds 2
+        left = torch.where(
+            is_binary, 1 + (draws[p] * (n - 4) >> 31), n // 2
+        )  # n // 2: the inner expression of -d and (d) has 1 token, that of (-d) has 2
         operator_at[p] = torch.where(is_binary, p + 1 + left, longest)
         span[p + 1] = torch.where(n >= 2, left, span[p + 1])
         span.scatter_(0, operator_at[p : p + 1], OPERATES)

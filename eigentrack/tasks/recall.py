@@ -20,19 +20,20 @@ from eigentrack.tasks.task import Batch, Task, check_lengths
 
 @dataclass(frozen=True)
 class AssociativeRecall(Task):
-    """Keys are distinct; with `overwrite` each is drawn anew, may repeat, and its last value counts: the state must forget.
+    """The task to recall the values of keys from a list of pairs.
 
-    The queries go through the pairs in a random order and ask for their keys, in a new order whenever all were asked; with
-    `overwrite`, a key that was listed twice may be asked for twice. `gap` fillers stand before every query.
+    The queries ask for the keys of all pairs in a random order, and start again in a new order when all were asked.
     """
 
     varies_in_length: ClassVar[bool] = False
     description: ClassVar[str] = "recall the values of keys from a list of pairs; optionally the last of several values"
-    keys: int = 32
-    values: int = 32
-    pairs: int = 8
-    queries: int = 8
-    gap: int = 0
+    keys: int = 32  # the number of possible keys
+    values: int = 32  # the number of possible values
+    pairs: int = 8  # the number of pairs in the list
+    queries: int = 8  # the number of queries after the list
+    gap: int = 0  # the number of fillers before every query
+    # False: the keys of a list are distinct. True: keys are drawn independently and may repeat, and the last value of a key is
+    # the answer, so that the state must forget the earlier ones; a key that was listed twice may be asked for twice
     overwrite: bool = False
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ class AssociativeRecall(Task):
     def sample(
         self, batch: int, lengths: tuple[int, int], *, seed: int, step: int | Tensor, device: torch.device | str = "cpu"
     ) -> Batch:
-        """All sequences have the one `length`, and are padded on the right to the longer of `lengths`."""
+        """Return sequences that all have `self.length` tokens, padded on the right to the longer of `lengths`."""
         check_lengths(lengths)
         longest = lengths[1]
         if longest < self.length:
@@ -90,7 +91,7 @@ class AssociativeRecall(Task):
         return Batch(tokens, self._row(nothing, answers, longest), weight)
 
     def _last_pair(self, keys: Int[Tensor, "B P"]) -> Int[Tensor, "B keys"]:
-        """The last pair that binds each key."""
+        """Return the index of the last pair of each key, 0 for a key that is not listed."""
         pair = torch.arange(self.pairs, device=keys.device).expand_as(keys)
         return keys.new_zeros(len(keys), self.keys).scatter_reduce(1, keys, pair, "amax")
 
@@ -102,5 +103,5 @@ class AssociativeRecall(Task):
 
 
 def _orders(random: Int[Tensor, "... n"]) -> Int[Tensor, "... n"]:
-    """Of 0..n-1, in random order."""
-    return random.argsort(dim=-1, stable=True)  # stable: equal numbers must not make a difference between devices
+    """Return random orders of the numbers 0..n-1."""
+    return random.argsort(dim=-1, stable=True)  # stable, so that ties are ordered alike on all devices

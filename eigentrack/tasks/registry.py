@@ -37,13 +37,13 @@ def make_task(name: str, options: dict[str, Any] | None = None) -> Task:
 
 
 def self_contained(options: dict[str, Any]) -> dict[str, Any]:
-    """The options with every file that they name read in, so that they mean the same when the file is gone."""
+    """Return the options with the contents of files in place of their paths, so that the files are not needed any more."""
     dfa = options.get("dfa")
     return {**options, "dfa": read_dfa_values(Path(dfa))} if isinstance(dfa, str) else options
 
 
 def describe(name: str) -> str:
-    """What the task asks, in one line."""
+    """Return what the task asks, in one line."""
     maker = TASKS[name]
     text = maker.description if isinstance(maker, type) and issubclass(maker, Task) else inspect.getdoc(maker) or ""
     return text.split("\n")[0]

@@ -1,4 +1,6 @@
-"""Task: what a model is trained and tested on. Every batch is a pure function of (seed, step), on every device.
+"""The base class of the tasks that models are trained and tested on.
+
+Every batch is a pure function of (seed, step), the same on every device.
 
 B sequences  T time
 """
@@ -16,21 +18,23 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    tokens: Int[Tensor, "B T"]
-    targets: Int[Tensor, "B T"]  # the answer after each token
-    weight: Float[Tensor, "B T"]  # of each position in the loss; 0 where nothing is asked, each row sums to 1
+    """Sequences with the answers to them."""
+
+    tokens: Int[Tensor, "B T"]  # what the model reads
+    targets: Int[Tensor, "B T"]  # the right answer after each token
+    weight: Float[Tensor, "B T"]  # the weight of each position in the loss: 0 where no answer is due; each row sums to 1
 
 
 class Task(ABC):
-    """Tokens 0..vocab_size-1, answers 0..classes-1."""
+    """A task, with tokens 0..vocab_size-1 and answers 0..classes-1."""
 
-    description: ClassVar[str]
-    varies_in_length: ClassVar[bool] = True
+    description: ClassVar[str]  # what the task asks, in one line
+    varies_in_length: ClassVar[bool] = True  # whether sequences have different lengths
 
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """Padding and other special tokens included."""
+        """The number of tokens, including padding and other special tokens."""
 
     @property
     @abstractmethod
@@ -38,21 +42,27 @@ class Task(ABC):
 
     @property
     def model_vocab_size(self) -> int:
-        """A model's head answers with the same numbers that its embedding reads: it must hold both."""
+        """The vocabulary size of a model for this task, whose embedding takes all tokens and whose head gives all answers."""
         return max(self.vocab_size, self.classes)
 
     def as_tested(self) -> Task:
-        """The task as a test asks it, without the further answers that only help to train."""
+        """Return the task without the additional answers that are asked for only in training."""
         return self
 
     @abstractmethod
     def sample(
         self, batch: int, lengths: tuple[int, int], *, seed: int, step: int | Tensor, device: torch.device | str = "cpu"
     ) -> Batch:
-        """Sequences of random lengths between the two (inclusive), padded on the right to the longer one.
+        """Return sequences of random lengths, padded on the right to the longest.
 
-        A vector of n steps gives their batches one below the other, `batch` rows in all.
-        Nothing is read from the device and nothing copied to it once the first batch is drawn: a CUDA graph can hold this.
+        After the first call nothing is copied between host and device, so that a CUDA graph can capture the call.
+
+        Args:
+            batch: the number of sequences.
+            lengths: the shortest and the longest possible length.
+            seed: the seed of all draws.
+            step: the number of the training step, or a vector of n steps, whose batches of `batch` / n rows each are stacked.
+            device: the device of the batch.
         """
 
 
@@ -63,7 +73,7 @@ def check_lengths(lengths: tuple[int, int], least: int = 1) -> None:
 
 
 class DeviceTables:
-    """What a sampler looks up, copied to each device once: a CUDA graph cannot hold a copy from the host."""
+    """Lookup tables of a sampler, copied to each device once: a CUDA graph cannot capture a copy from the host."""
 
     def __init__(self, *tables: Tensor) -> None:
         self._on: dict[torch.device, tuple[Tensor, ...]] = {}

@@ -1,7 +1,7 @@
-"""State-tracking tasks: read letters, name the state of an automaton after each of them.
+"""State-tracking tasks: read letters, and name the state of an automaton after each of them.
 
-With k tokens a letter, only every k-th token is a letter, the others are fillers, and the answer that takes a letter into
-account is due k-1 tokens after it: the target at token p counts the first ⌊(p+1)/k⌋ letters.
+With k tokens per letter, only every k-th token is a letter and the others are fillers. The answer that takes a letter into
+account is due k-1 tokens later: the target at token p is the answer after the first ⌊(p+1)/k⌋ letters.
 
 B sequences  T time  Q states  A letters
 """
@@ -28,24 +28,26 @@ from eigentrack.tasks.task import Batch, DeviceTables, Task, check_lengths
 
 @dataclass(frozen=True)
 class TrackingTask(Task):
-    """`transitions[state][letter]` and the answer `outputs[state]`.
+    """The task to name, after every letter, the output of an automaton's state.
 
-    Letters are drawn with the given `shares` (alike when left out). With `escape` below 1, only that part of them is drawn
-    freely; the others among the letters that lead to a state in `live`, so that long words stay in a language.
+    With `escape` below 1, only this share of the letters is drawn from the whole alphabet. The others are drawn among the
+    letters that lead to a state in `live`, so that long words can still be in the language.
     """
 
     description: ClassVar[str] = "name the state of an automaton after every letter"
 
-    transitions: tuple[tuple[int, ...], ...]
-    outputs: tuple[int, ...]
-    start: int = 0
-    shares: tuple[float, ...] | None = None
-    live: frozenset[int] | None = None
+    transitions: tuple[tuple[int, ...], ...]  # transitions[state][letter] is the next state
+    outputs: tuple[int, ...]  # the answer in every state
+    start: int = 0  # the state before the first letter
+    shares: tuple[float, ...] | None = None  # how often each letter is drawn, relative to the others; None: equally often
+    live: frozenset[int] | None = None  # None: all states
     escape: float = 1.0
-    last_weight: float = 0.0  # of the loss, on the last token alone; the rest falls on all tokens alike
+    last_weight: float = 0.0  # the share of the loss on the last token; the rest is spread evenly over all tokens
     tokens_per_letter: int = 1
-    begin_token: bool = False
-    products: tuple[tuple[int, ...], ...] | None = None  # if the states form a group, 0 its identity, on which letters act
+    begin_token: bool = False  # whether every sequence starts with a begin token
+    # the multiplication table of a group whose elements are the states, with the identity as state 0, if letters act on the
+    # states by multiplication; None for other automata
+    products: tuple[tuple[int, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         if len(self.outputs) != len(self.transitions):
@@ -87,7 +89,7 @@ class TrackingTask(Task):
     def sample(
         self, batch: int, lengths: tuple[int, int], *, seed: int, step: int | Tensor, device: torch.device | str = "cpu"
     ) -> Batch:
-        """Lengths count the tokens after the begin token."""
+        """Return sequences whose lengths, between the two `lengths`, do not count the begin token."""
         check_lengths(lengths)
         shortest, longest = lengths
         length = shortest + random_integers(longest - shortest + 1, (batch, 1), seed=seed, step=step, device=device)
@@ -105,11 +107,19 @@ class TrackingTask(Task):
     def stream(
         self, batch: int, longest: int, *, piece: int, seed: int, device: torch.device | str = "cpu"
     ) -> Iterator[tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]]:
-        """Tokens and answers of `batch` long sequences, piece by piece; a begin token is a piece of its own."""
+        """Yield the tokens and answers of long sequences piece by piece; a begin token is a piece of its own.
+
+        Args:
+            batch: the number of sequences.
+            longest: the length of the sequences, without the begin token.
+            piece: the length of a piece, rounded up to a multiple of `tokens_per_letter`.
+            seed: the seed of all draws.
+            device: the device of the pieces.
+        """
         state = torch.full((batch,), self.start, device=device)
         if self.begin_token:
             yield torch.full((batch, 1), self.begin, device=device), self._answers(state[:, None])
-        piece += -piece % self.tokens_per_letter  # a piece ends with an answer that is due
+        piece += -piece % self.tokens_per_letter  # a piece ends where the answer to its last letter is due
         for step, first in enumerate(range(0, longest, piece)):
             tokens, states, state = self._draw(state, min(piece, longest - first), seed, step)
             yield tokens, self._answers(states)
@@ -121,10 +131,12 @@ class TrackingTask(Task):
     def _draw(
         self, state: Int[Tensor, " B"], time: int, seed: int, step: int | Tensor
     ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"], Int[Tensor, " B"]]:
-        """Tokens, the state that each target tells, and the state after the last letter."""
+        """Return the tokens, the state that the target at each token refers to, and the state after the last letter."""
         k = self.tokens_per_letter
         letters, states = self._walk(state, -(-time // k), seed, step)
-        counted = (torch.arange(time, device=state.device) + 1) // k  # letters that the answer at each token takes into account
+        counted = (
+            torch.arange(time, device=state.device) + 1
+        ) // k  # the number of letters that the answer at each token takes into account
         tokens = F.pad(letters[..., None], (0, k - 1), value=self.filler)
         return tokens.flatten(1)[:, :time], states[:, counted], states[:, -1]
 
@@ -138,12 +150,12 @@ class TrackingTask(Task):
 
 
 def parity(last_weight: float = 0.5) -> TrackingTask:
-    """Is the number of ones so far odd?"""
+    """Ask whether the number of ones so far is odd."""
     return TrackingTask(((0, 1), (1, 0)), (0, 1), last_weight=last_weight)
 
 
 def cycle_navigation(places: int = 5, last_weight: float = 0.0) -> TrackingTask:
-    """Stay, one on, one back on a cycle of places: where are we?"""
+    """Ask for the place on a cycle after steps on, back or none."""
     if places < 2:
         raise ValueError(f"places={places} must be at least 2")
     rows = tuple((p, (p + 1) % places, (p - 1) % places) for p in range(places))
@@ -151,7 +163,10 @@ def cycle_navigation(places: int = 5, last_weight: float = 0.0) -> TrackingTask:
 
 
 def word_problem(name: str = "S5", inputs: str = "all", tokens_per_letter: int = 1, begin_token: bool = True) -> TrackingTask:
-    """The product of the group elements so far. Letter i is the i-th of the inputs; answers are elements, 0 the identity."""
+    """Ask for the product of the group elements so far.
+
+    Letter i is the i-th of the inputs; answers are elements, and 0 is the identity.
+    """
     chosen = group(name)
     subset = chosen.subset(inputs)
     rows = tuple(tuple(row[g] for g in subset) for row in chosen.table)
@@ -167,17 +182,21 @@ def recognition(
     escape: float = 0.1,
     last_weight: float = 0.0,
 ) -> TrackingTask:
-    """After every letter: is the word so far in the language? It is named, a regex, or an automaton in a JSON file."""
+    """Ask after every letter whether the word so far is in the language.
+
+    The language is a named one, a regex, or an automaton in a JSON file.
+    """
     return dfa_recognition(chosen_automaton(name, regex, alphabet, dfa), escape, last_weight)
 
 
 def dfa_recognition(dfa: DFA, escape: float = 0.1, last_weight: float = 0.0) -> TrackingTask:
+    """Return the task to tell, after every letter, whether the automaton accepts the word so far."""
     outputs = tuple(int(state in dfa.accepting) for state in range(dfa.states))
     return TrackingTask(dfa.transitions, outputs, dfa.start, live=dfa.live_states(), escape=escape, last_weight=last_weight)
 
 
 def chosen_automaton(name: str | None, regex: str | None, alphabet: str, dfa: dict | str | None) -> DFA:
-    """Return the automaton of the one option that is given; `dfa` is the path of a JSON file, or what such a file holds."""
+    """Return the automaton of the one option that is given; `dfa` is the path of a JSON file, or the contents of one."""
     given = {option: value for option, value in (("name", name), ("regex", regex), ("dfa", dfa)) if value is not None}
     if len(given) != 1:
         raise ValueError(f"a language is given by one of name, regex and dfa, not by {' and '.join(given) or 'none of them'}")
@@ -198,14 +217,20 @@ def state_prediction(
     escape: float = 0.1,
     last_weight: float = 0.0,
 ) -> TrackingTask:
-    """After every letter: which state is the language's automaton in? Named and regex languages have minimal ones."""
+    """Ask after every letter for the state of the language's automaton.
+
+    The automata of named languages and of regexes are minimal.
+    """
     chosen = chosen_automaton(name, regex, alphabet, dfa)
     outputs, live = tuple(range(chosen.states)), chosen.live_states()
     return TrackingTask(chosen.transitions, outputs, chosen.start, live=live, escape=escape, last_weight=last_weight)
 
 
 def flip_flop(ignore: float = 0.8) -> TrackingTask:
-    """The last bit written, through a share of `ignore` letters: 0.98 is the sparse test set, 0.1 the dense one."""
+    """Ask for the last bit written, with a share of `ignore` letters in between.
+
+    A share of 0.98 makes the sparse test set of the literature, 0.1 the dense one.
+    """
     if not 0 <= ignore < 1:
         raise ValueError(f"ignore={ignore} must be at least 0 and below 1")
     dfa = language("flip-flop")

@@ -1,4 +1,4 @@
-"""One step, one loop, runs that resume, evaluation by length."""
+"""Training and evaluation: the training step, the loop, runs that can resume, and accuracy by length."""
 
 from eigentrack.training.config import TrainingConfig as TrainingConfig
 from eigentrack.training.evaluation import LengthCurve as LengthCurve

@@ -1,7 +1,7 @@
-"""A training step as one CUDA graph: captured once, then replayed with another batch and learning rate.
+"""A training step as one CUDA graph, which is captured once and then replayed with other batches and learning rates.
 
-A step of a small model is hundreds to thousands of kernels of a few microseconds each; launched one by one they leave the GPU
-idle most of the time.
+A step of a small model consists of hundreds to thousands of kernels of a few microseconds each: if they were launched one by
+one, the GPU would be idle most of the time.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from torch import Tensor
 
 from eigentrack.training.step import Step
 
-WARM_UP = 3  # steps run one by one: the optimiser makes its state, libraries their workspaces, samplers copy their tables
+WARM_UP = 3  # steps without a graph, in which optimiser state, library workspaces and the samplers' tables are created
 
 
 class CapturedStep:
-    """Takes the same steps as the step it is given, of a task or of a language model, on the same batches."""
+    """A callable that takes the same steps as `step`, on the same batches, as a CUDA graph."""
 
     def __init__(self, step: Step) -> None:
         self._step, self._warm_up = step, WARM_UP
         self._stream = torch.cuda.Stream(step.device)
-        self._feed: Callable[[int], Any] | None = None  # hands out the batch of a step
+        self._feed: Callable[[int], Any] | None = None  # returns the batch of a step
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._batch: list[Tensor] = []  # what the graph learns from
+        self._batch: list[Tensor] = []  # the tensors that the graph reads its batch from
         self._outcome: Tensor | None = None
 
     def __call__(self, number: int) -> Tensor:
@@ -42,7 +42,7 @@ class CapturedStep:
         return self._outcome.clone()
 
     def _run_aside(self, number: int) -> Tensor:
-        """Take the step on the stream that will be captured: its libraries keep workspaces for each stream."""
+        """Take the step without a graph, on the stream that will be captured, as libraries keep workspaces for each stream."""
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             outcome = self._step(number)

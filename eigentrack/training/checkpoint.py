@@ -1,6 +1,6 @@
-"""Checkpoints: one safetensors file each, written atomically; model, optimiser, step and random state.
+"""Checkpoints: safetensors files, written atomically, with the state of model, optimiser and random numbers, and the step.
 
-The schedule and the batches are functions of the step, so nothing else is needed to go on bit by bit.
+The learning rate and the batches are functions of the step, so that this is enough to resume a run bit by bit.
 """
 
 from __future__ import annotations
@@ -18,28 +18,30 @@ from eigentrack.files import write_tensors
 from eigentrack.models import SequenceModel
 from eigentrack.models.storage import stored_weights
 
-KEPT = 2  # the last one, and one to fall back on
+KEPT = 2  # the number of checkpoints that are kept: the last one, and one in case it cannot be read
 
 
 class FileCheckpoints:
-    """The checkpoints of a run in one process; `say` hears of those that could not be written or read."""
+    """The checkpoints of a run in one process; `say` is called with a message if one cannot be written or read."""
 
     def __init__(self, folder: Path, model: SequenceModel, optimizer: Optimizer, say: Callable[[str], None]) -> None:
         self.folder, self.model, self.optimizer, self._say = folder, model, optimizer, say
 
     def save(self, done: int) -> None:
-        """Write the checkpoint after `done` steps. Once it is in place, one of those before it stays, and none of those after
-        it: they could not be used, or the run would be there."""
+        """Write the checkpoint after `done` steps, then delete all others except the one before it.
+
+        Checkpoints of later steps are deleted, too: if they could be read, the run would have resumed from them.
+        """
         try:
             self._write(done)
-        except OSError as error:  # a full disk, say: the checkpoint before is still there
+        except OSError as error:  # such as a full disk; the previous checkpoint is still there
             self._say(f"the checkpoint of step {done} could not be written ({error}); going on without it")
 
     def finish(self) -> None:
         """Do nothing: `save` has written everything when it returns."""
 
     def load(self) -> int:
-        """Restore the newest checkpoint that can be read and return its step, 0 without any."""
+        """Restore the newest checkpoint that can be read and return its number of steps, or 0 if there is none."""
         for path in reversed(checkpoints(self.folder)):
             try:
                 step, tensors = _read(path)
@@ -76,7 +78,7 @@ def _read(path: Path) -> tuple[int, dict[str, Tensor]]:
 
 
 def _check(tensors: dict[str, Tensor], model: SequenceModel, optimizer: Optimizer) -> None:
-    """Everything that `_restore` will use is there and fits: it must not stop half way."""
+    """Raise unless all tensors that `_restore` uses are there and have the right shapes, so that it cannot fail half way."""
     expected = {f"model.{name}": value.shape for name, value in stored_weights(model).items()}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for number, parameter in enumerate(parameters):

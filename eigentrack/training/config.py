@@ -1,5 +1,8 @@
-"""Configurations of a training: OptimizationConfig (what every training has), TrainingConfig (how a model is trained on a
-task) and RunConfig (everything that determines a run on a task, in JSON or YAML as in Python)."""
+"""Configurations of training runs.
+
+OptimizationConfig has what every training needs, TrainingConfig adds what a training on a task needs, and RunConfig has
+everything that determines a run on a task; it can be read from JSON or YAML.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +21,27 @@ from eigentrack.tasks.registry import make_task, self_contained
 from eigentrack.tasks.task import check_lengths
 from eigentrack.training.config_file import check_keys, read_values
 
-# float32 throughout; tfloat32: matrix products of a GPU read 10 bits of their float32 inputs, those of the recurrence included;
-# bfloat16: projections in bfloat16 over weights that are kept, moved and summed in float32
+# float32: everything in float32. tfloat32: matrix products on a GPU, also those of the recurrence, round their float32 inputs
+# to 10 bits of mantissa. bfloat16: projections run in bfloat16, while weights and their updates stay in float32
 PRECISIONS = ("float32", "tfloat32", "bfloat16")
-LARGEST_SEED = 2**63 - 1  # that torch takes
-WARMUP = 20  # steps
+LARGEST_SEED = 2**63 - 1  # the largest that torch accepts
+WARMUP = 20  # the default number of warm-up steps
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizationConfig:
-    """The number of steps, AdamW's numbers, and how the learning rate rises and falls."""
+    """The number of steps, the parameters of AdamW, and the schedule of the learning rate."""
 
     steps: int
-    batch: int  # sequences a step
-    learning_rate: float = 1e-3
-    warmup: int = WARMUP
-    final_rate: float = 0.05  # of the learning rate, at the end of the cosine
+    batch: int  # sequences per step
+    learning_rate: float = 1e-3  # at its highest, after the warm-up
+    warmup: int = WARMUP  # steps in which the learning rate rises linearly
+    final_rate: float = 0.05  # the learning rate after the cosine decay, as a share of the highest
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.99)
-    clip: float = 1.0
-    seed: int = 0
-    precision: str = "float32"
+    clip: float = 1.0  # the largest norm of the gradient; larger gradients are scaled down
+    seed: int = 0  # of the initial weights and the batches
+    precision: str = "float32"  # one of PRECISIONS
 
     def __post_init__(self) -> None:
         require_positive(steps=self.steps, batch=self.batch)
@@ -54,7 +57,7 @@ class OptimizationConfig:
         self._check("clip", lambda norm: norm > 0, "positive")
 
     def rate(self, step: int) -> float:
-        """Linear warm-up, then a cosine down to `final_rate`."""
+        """Return the learning rate of a step: a linear warm-up, then a cosine decay to the share `final_rate`."""
         if step < self.warmup:
             return self.learning_rate * (step + 1) / self.warmup
         progress = (step - self.warmup) / max(1, self.steps - self.warmup)
@@ -72,9 +75,24 @@ class OptimizationConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(OptimizationConfig):
-    """How a model is trained on a task."""
+    """The configuration of a training on a task.
 
-    lengths: tuple[int, int]  # shortest and longest training sequence
+    Args:
+        steps: the number of training steps.
+        batch: sequences per step.
+        learning_rate: the highest learning rate, after the warm-up.
+        warmup: steps in which the learning rate rises linearly.
+        final_rate: the learning rate after the cosine decay, as a share of the highest.
+        weight_decay: the weight decay of AdamW, on matrices only.
+        betas: the two decay rates of AdamW's averages.
+        clip: the largest norm of the gradient; larger gradients are scaled down.
+        seed: the seed of the initial weights and the batches.
+        precision: "float32", "tfloat32" or "bfloat16".
+        lengths: the shortest and the longest training sequence.
+        label_smoothing: the share of each target that is spread evenly over the whole vocabulary.
+    """
+
+    lengths: tuple[int, int]
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
@@ -86,17 +104,17 @@ class TrainingConfig(OptimizationConfig):
 
 @dataclass(frozen=True)
 class RunConfig:
-    """`model.vocab_size` follows from the task, so it is not asked for."""
+    """Everything that determines a training run on a task."""
 
-    task: str
-    model: dict[str, Any]
+    task: str  # a name in `tasks.registry.TASKS`
+    model: dict[str, Any]  # a ModelConfig in JSON, without vocab_size, which follows from the task
     training: TrainingConfig
     task_options: dict[str, Any] = field(default_factory=dict)
-    validation_lengths: tuple[int, int] | None = None  # None: the training lengths
-    validate_every: int = 100
-    checkpoint_every: int = 100
-    telemetry_every: int = 100  # 0: never
-    stop_when_solved: bool = True  # once two validations in a row are all right
+    validation_lengths: tuple[int, int] | None = None  # shortest and longest; None: the training lengths
+    validate_every: int = 100  # steps
+    checkpoint_every: int = 100  # steps
+    telemetry_every: int = 100  # steps; 0: never
+    stop_when_solved: bool = True  # whether to stop after two validations in a row with an accuracy of 1
 
     def __post_init__(self) -> None:
         for name, kind in (("model", dict), ("task_options", dict), ("stop_when_solved", bool)):
@@ -104,7 +122,7 @@ class RunConfig:
                 wanted = "true or false" if kind is bool else "an object"
                 raise ValueError(f"{name}={getattr(self, name)!r} must be {wanted}")
         object.__setattr__(self, "task_options", self_contained(self.task_options))
-        object.__setattr__(self, "model", current_form(self.model))  # however an earlier version wrote it
+        object.__setattr__(self, "model", current_form(self.model))  # an older version may have written it
         self.build_model_config()
         for name, least in (("validate_every", 1), ("checkpoint_every", 1), ("telemetry_every", 0)):
             value = getattr(self, name)
@@ -129,7 +147,7 @@ class RunConfig:
         training = values.get("training")
         check_keys("training", training, TrainingConfig)
         pairs: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in training.items()}
-        if isinstance(pairs["steps"], int):  # a short run warms up in its time
+        if isinstance(pairs["steps"], int):  # the default warm-up is at most as long as the run
             pairs.setdefault("warmup", max(0, min(WARMUP, pairs["steps"])))
         rest: dict[str, Any] = dict(values)
         if isinstance(rest.get("validation_lengths"), list):
@@ -138,6 +156,7 @@ class RunConfig:
 
 
 def load_run_file(path: Path) -> RunConfig:
+    """Return the configuration in a JSON or YAML file; errors name the file."""
     values = read_values(path)
     if isinstance(values, dict) and "corpus" in values:
         raise ValueError(f"{path} is the run of a language model: use `eigentrack lm` train, evaluate or generate")

@@ -1,4 +1,4 @@
-"""Configurations in files: YAML or JSON in, plain values out, with errors that name the file and the entry."""
+"""Reading of configurations from YAML or JSON files, with errors that name the file and the entry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eigentrack.json_text import parse_json, refuse_repeats
 
 
 def read_values(path: Path) -> Any:
-    """From YAML if the file's name ends so, else from JSON."""
+    """Return the values in a file, read as YAML if its name ends in .yaml or .yml, else as JSON."""
     try:
         text = path.read_text()
         return yaml.load(text, _Loader) if path.suffix in (".yaml", ".yml") else parse_json(text)
@@ -30,8 +30,10 @@ def read_values(path: Path) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads 1e-3 and 1.5e2 as the numbers that they are; YAML 1.1, which PyYAML follows, asks for 1.0e-3 and 1.5e+2. Entries
-    that are given twice are refused."""
+    """A YAML loader that reads 1e-3 and 1.5e2 as numbers and refuses entries that are given twice.
+
+    PyYAML follows YAML 1.1, in which these numbers must be written 1.0e-3 and 1.5e+2.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         refuse_repeats(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
@@ -43,7 +45,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.01234
 
 
 def check_keys(what: str, values: Any, kind: type) -> None:
-    """The values fit the fields of the dataclass `kind`: none is unknown, none is missing."""
+    """Raise unless `values` has all required fields of the dataclass `kind`, and no others; `what` names it in errors."""
     fields = {item.name: item for item in dataclasses.fields(kind)}
     if not isinstance(values, dict):
         raise ValueError(f"the {what} configuration must be an object, got {values!r}")

@@ -1,12 +1,12 @@
-"""The driver of every run in a folder, be it of a task or of a language model. Killed at any moment, a run resumes.
+"""The driver of all training runs, on tasks and on text. A run lives in a folder, and can resume when it was killed.
 
-    run.json        what determines the run
-    metrics.jsonl   one line for each step
-    checkpoints/    the newest two
-    tensorboard/    the metrics again, where they are asked for
+    run.json        the configuration of the run
+    metrics.jsonl   one line per step
+    checkpoints/    the two newest checkpoints
+    tensorboard/    the metrics for TensorBoard, if requested
     model/          the trained model, at the end
 
-What differs between the kinds of runs is a TrainingRun; `drive` does the rest: it opens the folder, restores the newest
+Each kind of run is a subclass of TrainingRun. `drive` does what all kinds share: it opens the folder, restores the newest
 checkpoint, takes the steps, and writes metrics, checkpoints and the model.
 """
 
@@ -30,12 +30,12 @@ from eigentrack.training.telemetry import telemetry
 RUN_FILE, METRICS_FILE, CHECKPOINTS, MODEL = "run.json", "metrics.jsonl", "checkpoints", "model"
 EVENTS = "tensorboard"
 
-Report = Callable[[int, Metrics], None]  # of the steps done and the metrics of the last one
-Say = Callable[[str], None]
+Report = Callable[[int, Metrics], None]  # takes the number of steps done and the metrics of the last step
+Say = Callable[[str], None]  # takes a message for the user
 
 
 class RunConfiguration(Protocol):
-    """What the configurations of all runs have; `…_every` counts steps, and 0 is never."""
+    """The part of a run's configuration that the driver reads; `…_every` is a number of steps, 0 means never."""
 
     @property
     def checkpoint_every(self) -> int: ...
@@ -47,76 +47,92 @@ class RunConfiguration(Protocol):
 
 
 class Checkpoints(Protocol):
-    """The checkpoints of one run. A checkpoint that cannot be written or read costs a line, not the run."""
+    """The checkpoints of one run; a checkpoint that cannot be written or read gives a message and does not end the run."""
 
     def load(self) -> int:
-        """Restore the newest checkpoint that can be read and return how many steps it has seen, 0 without any."""
+        """Restore the newest checkpoint that can be read and return its number of steps, or 0 if there is none."""
 
-    def save(self, done: int) -> None: ...
+    def save(self, done: int) -> None:
+        """Write the checkpoint after `done` steps."""
+        ...
 
     def finish(self) -> None:
         """Wait for a checkpoint that is still being written."""
 
 
 class Processes(Protocol):
-    """The processes that take a run together."""
+    """The processes that share a run."""
 
     @property
-    def leads(self) -> bool: ...
+    def leads(self) -> bool:
+        """Whether this is the process that writes metrics and the model."""
+        ...
 
-    def wait(self) -> None: ...
+    def wait(self) -> None:
+        """Wait until all processes have called this."""
+        ...
 
 
 class OneProcess:
-    """The processes of a run that one process takes alone."""
+    """The single process of a run that is not distributed."""
 
-    leads = True  # the first process of a run writes metrics and the model
+    leads = True
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
+        """Do nothing: there are no other processes to wait for."""
 
 
 class TrainingRun(ABC):
-    """What the driver asks of a kind of run. By default one process does all the work, and all steps are taken."""
+    """The base class of the kinds of runs. By default a run has one process and takes all of its steps."""
 
     step: Step
     config: RunConfiguration
     validate_every: int
-    validation: str  # the name of what `validate` measures among the metrics
+    validation: str  # the name in the metrics of what `validate` returns
     world: Processes = OneProcess()
-    read_every = READ_EVERY  # steps on a GPU: reading waits until the device is done
-    settings = "configuration"  # what a stored run may differ in, for an error message
+    read_every = READ_EVERY  # on a GPU, outcomes are read every so many steps, as reading waits for the device
+    settings = "configuration"  # what differs between two runs, for an error message
 
     @abstractmethod
     def is_stored_in(self, path: Path) -> bool:
-        """Whether the run file at `path` describes this run."""
+        """Return whether the run file at `path` describes this run."""
 
     @abstractmethod
-    def checkpoints(self, folder: Path, say: Say) -> Checkpoints: ...
+    def checkpoints(self, folder: Path, say: Say) -> Checkpoints:
+        """Return the checkpoints of this run in `folder`; `say` takes messages about them."""
+        ...
 
     @abstractmethod
-    def metrics(self, outcome: Outcome) -> Metrics: ...
+    def metrics(self, outcome: Outcome) -> Metrics:
+        """Return the metrics of a step."""
+        ...
 
     @abstractmethod
-    def validate(self) -> float: ...
+    def validate(self) -> float:
+        """Return the validation score of the model as it is now."""
+        ...
 
     @abstractmethod
-    def save_model(self, folder: Path) -> None: ...
+    def save_model(self, folder: Path) -> None:
+        """Write the trained model to `folder`."""
+        ...
 
     def is_solved(self, validations: list[float]) -> bool:
-        """Whether the run may end before its last step, after these validations."""
+        """Return whether the run may end early, given all validations so far."""
         return False
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    steps: int  # done
-    validations: list[float]  # of the whole run
-    metrics: Metrics  # of the last step that this call has taken; none if nothing was left to do
+    """The result of a run."""
+
+    steps: int  # the number of steps done
+    validations: list[float]  # all validations of the run, also those before it was resumed
+    metrics: Metrics  # metrics of the last step of this call; empty if no step was left
 
 
 class OutOfTime(Exception):
-    """The training has stopped early, and its checkpoint is written."""
+    """An error raised when the time limit has stopped a run, after its checkpoint was written."""
 
 
 def drive(
@@ -130,11 +146,17 @@ def drive(
     report: Report = lambda done, metrics: None,
     say: Say = print,
 ) -> RunOutcome:
-    """Take the steps that are left, and save the model.
+    """Take the remaining steps of a run, save the model, and return the outcome.
 
-    `report(steps done, metrics)` is called for every step. `graph`: replay the step as a CUDA graph, where one can hold it.
-    `tensorboard`: write events for it, too. `until`: seconds since the epoch, at which the run stops with a checkpoint and
-    raises OutOfTime. `say` hears what a user should know, such as a checkpoint that cannot be read.
+    Args:
+        run: the run.
+        folder: the folder of the run.
+        resume: whether to continue a run that the folder holds; otherwise such a folder is an error.
+        graph: whether to replay the step as a CUDA graph, if it can be captured.
+        tensorboard: whether to write events for TensorBoard.
+        until: the time, in seconds since the epoch, at which the run writes a checkpoint and raises OutOfTime; None: never.
+        report: called with the number of steps done and the metrics after every step.
+        say: called with messages for the user, such as that a checkpoint cannot be read.
     """
     if tensorboard:
         require_tensorboard()
@@ -190,7 +212,7 @@ def drive(
 
 @contextmanager
 def _opened(folder: Path, run: TrainingRun, resume: bool) -> Iterator[None]:
-    """Keep the folder for this run alone. All processes look into it before the first of them writes."""
+    """Lock the folder for this run, check what is in it and write its run file; no process writes before all have checked."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {folder} is a file: name a folder")
     with only_process_in(folder) if run.world.leads else nullcontext():
@@ -210,9 +232,9 @@ def _opened(folder: Path, run: TrainingRun, resume: bool) -> Iterator[None]:
 
 
 class TimeLimit:
-    """The moment at which a training stops: the first step that ends at or after `until` is the last.
+    """A time limit: the first step that ends at or after `until` is the last one.
 
-    `until` is given in seconds since the epoch; None: never.
+    `until` is in seconds since the epoch; None means no limit.
     """
 
     def __init__(self, until: float | None) -> None:
@@ -220,11 +242,11 @@ class TimeLimit:
         self._last: int | None = None
 
     def ends_at(self, done: int) -> bool:
-        """Decide, right after a step, whether it is the last."""
+        """Return whether step `done`, which has just been taken, is the last one, by the clock."""
         if self._last is None and self._until is not None and time.time() >= self._until:
             self._last = done
         return self._last == done
 
     def ended_at(self, done: int) -> bool:
-        """Return what was decided: on a GPU steps are read some time after they were taken."""
+        """Return what `ends_at` has decided for step `done`, whose outcome a GPU run reads only some time after taking it."""
         return self._last == done

@@ -1,6 +1,6 @@
-"""Accuracy by length, of a model and of a run's folder.
+"""Accuracy by sequence length, for a model or for the folder of a run.
 
-A causal model's answer after token t is its answer on the sequence of length t.
+The answer of a causal model after token t of a long sequence is its answer to the sequence of length t.
 
 B sequences  T time
 """
@@ -23,15 +23,15 @@ from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.training.config import load_run_file
 from eigentrack.training.driver import MODEL, RUN_FILE
 
-MOST = 10**8  # letters, or sequences
+MOST = 10**8  # the largest length and the largest number of sequences
 
 
 @dataclass(frozen=True)
 class LengthCurve:
-    """At every length 1..longest: the share of right answers, and of sequences with every answer right so far."""
+    """The accuracy of a model at every length from 1 to the longest."""
 
-    accuracy: Float[Tensor, " longest"]
-    sequence_accuracy: Float[Tensor, " longest"]
+    accuracy: Float[Tensor, " longest"]  # the share of right answers at each length
+    sequence_accuracy: Float[Tensor, " longest"]  # the share of sequences with only right answers up to each length
 
 
 @torch.no_grad()
@@ -39,14 +39,25 @@ class LengthCurve:
 def length_curve(
     model: SequenceModel, task: TrackingTask, longest: int, *, sequences: int, seed: int, piece: int = 256
 ) -> LengthCurve:
-    """Streamed with the model's state: length 10⁶ needs no more memory than length 10³, but for attention's cache."""
+    """Return the accuracy at every length up to `longest`.
+
+    The sequences are streamed: except for attention's cache, length 10⁶ needs no more memory than length 10³.
+
+    Args:
+        model: the model, which is put in evaluation mode for this.
+        task: the task that draws the sequences.
+        longest: the length of the sequences, without a begin token.
+        sequences: the number of sequences.
+        seed: the seed of the sequences.
+        piece: the number of tokens per call of the model.
+    """
     require_positive(sequences=sequences)
     device = next(model.parameters()).device
     state, unbroken = None, torch.ones(sequences, 1, dtype=torch.bool, device=device)
     right_share, unbroken_share = [], []
     for tokens, targets in task.stream(sequences, longest, piece=piece, seed=derived_seed(seed, "test"), device=device):
         logits, state = model(tokens, state)
-        right = logits[..., : task.classes].argmax(-1) == targets  # padding is no answer
+        right = logits[..., : task.classes].argmax(-1) == targets  # only the classes are answers
         all_right = (unbroken & (right.cumsum(1) == torch.arange(1, right.shape[1] + 1, device=device))).float()
         unbroken = all_right[:, -1:].bool()
         right_share.append(right.float().mean(0).cpu())
@@ -57,10 +68,10 @@ def length_curve(
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The share of right answers at the positions that the loss asks for, and of sequences with all of them right."""
+    """The accuracy of a model at the positions that count in the loss."""
 
-    answers: float
-    sequences: float
+    answers: float  # the share of right answers, by the weights of the loss
+    sequences: float  # the share of sequences with only right answers
 
 
 @torch.no_grad()
@@ -68,7 +79,16 @@ class Accuracy:
 def accuracy_between(
     model: SequenceModel, task: Task, lengths: tuple[int, int], *, sequences: int, seed: int, purpose: str = "test"
 ) -> Accuracy:
-    """On sequences of these lengths, at most 65,536 tokens at a time."""
+    """Return the accuracy on random sequences, of which at most 65,536 tokens (or one sequence) are in memory at a time.
+
+    Args:
+        model: the model, which is put in evaluation mode for this.
+        task: the task that draws the sequences.
+        lengths: the shortest and the longest length.
+        sequences: the number of sequences.
+        seed: the seed of the sequences.
+        purpose: a word such as "test" or "validation"; each purpose has sequences of its own.
+    """
     require_positive(sequences=sequences)
     device = next(model.parameters()).device
     batch = max(1, min(sequences, 2**16 // lengths[1]))
@@ -84,18 +104,27 @@ def accuracy_between(
 
 
 def scaled_accuracy(accuracy: Tensor, classes: int) -> Tensor:
-    """0 for guessing, 1 for always right."""
+    """Return an `accuracy` among `classes` answers scaled such that guessing gives 0 and 1 stays 1."""
     chance = 1 / classes
     return (accuracy - chance) / (1 - chance)
 
 
 def shortest_asked(task: Task, trained: tuple[int, int]) -> int:
-    """The shortest length with an answer that the loss asks for: 1, unless it asks for the last one of a sequence alone."""
+    """Return the shortest length at which the loss of `task` asks for an answer.
+
+    It is 1, or the shorter of the `trained` lengths if only the last answer of a sequence counts in the loss.
+    """
     return trained[0] if isinstance(task, TrackingTask) and task.last_weight == 1 else 1
 
 
 def horizon(accuracy: Float[Tensor, " longest"], threshold: float = 0.99, *, shortest: int = 1) -> int:
-    """From `shortest` on, the longest length up to which accuracy stays at or above the threshold; 0 if it never does."""
+    """Return the longest length up to which the accuracy stays at or above the threshold, 0 if it starts below.
+
+    Args:
+        accuracy: the accuracy at the lengths 1, 2, ….
+        threshold: the least accuracy that counts.
+        shortest: the length from which on the accuracy is looked at.
+    """
     first = min(shortest, len(accuracy)) - 1
     below = torch.nonzero(accuracy[first:] < threshold)
     if not len(below):
@@ -104,7 +133,15 @@ def horizon(accuracy: Float[Tensor, " longest"], threshold: float = 0.99, *, sho
 
 
 def evaluate_run(folder: Path, longest: int, sequences: int, seed: int, device: str) -> list[dict[str, Any]]:
-    """One row for each doubling of the length, from the training lengths on, with the mean accuracy of the lengths in it."""
+    """Return one row per range of lengths: the training lengths, then one for each doubling of the length.
+
+    Args:
+        folder: the folder of the run.
+        longest: the longest length.
+        sequences: the number of sequences to test on.
+        seed: the seed of the sequences.
+        device: the device to evaluate on.
+    """
     for name, value in (("longest", longest), ("sequences", sequences)):
         if not 1 <= value <= MOST:
             raise ValueError(f"{name}={value} must be at least 1 and at most {MOST}")
@@ -126,14 +163,18 @@ def evaluate_run(folder: Path, longest: int, sequences: int, seed: int, device: 
 
 
 def _row(bucket: tuple[int, int], answers: float, sequences: float, classes: int) -> dict[str, Any]:
-    """Sequence accuracy is that of the longest sequences of the bucket where the task is streamed, else of all in it."""
+    """Return the row of a range of lengths.
+
+    `sequences` is the sequence accuracy: that of the longest length of the range if the task is streamed, else that of all
+    sequences in the range.
+    """
     scaled = scaled_accuracy(torch.tensor(answers), classes).item()
     lengths = f"{bucket[0]}–{bucket[1]}"
     return {"lengths": lengths, "accuracy": answers, "scaled_accuracy": scaled, "sequence_accuracy": sequences}
 
 
 def _buckets(trained: tuple[int, int], longest: int) -> list[tuple[int, int]]:
-    """The training lengths, then doublings of them; a last stretch shorter than a doubling joins the one before."""
+    """Return the training lengths, then ranges that each double the length up to `longest`; the last one may be longer."""
     buckets = [(min(trained[0], longest), min(trained[1], longest))]
     while buckets[-1][1] < longest:
         start = buckets[-1][1] + 1

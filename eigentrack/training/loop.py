@@ -1,4 +1,4 @@
-"""The training loop: step after step, read as seldom as the device likes, stopped where a loss or gradient is not finite."""
+"""The training loop, which reads outcomes in groups on a GPU and stops if a loss or a gradient is not finite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eigentrack.training.captured_step import CapturedStep
 from eigentrack.training.config import TrainingConfig
 from eigentrack.training.step import Outcome, Step, TrainingStep, read_outcomes
 
-READ_EVERY = 32  # steps on a GPU: reading waits until the device is done
+READ_EVERY = 32  # on a GPU, outcomes are read every so many steps, as reading waits for the device
 
 
 def train(
@@ -26,7 +26,15 @@ def train(
     *,
     graph: bool = True,
 ) -> None:
-    """Trains in place; `report(step, loss)` is called for every step. `graph`: on a GPU, replay the step as a CUDA graph."""
+    """Train a model in place.
+
+    Args:
+        model: the model to train.
+        task: the task that draws the batches.
+        config: how to train.
+        report: called with the number (from 0) and the loss of every step; None: nothing is reported.
+        graph: whether to replay the step as a CUDA graph, on a GPU.
+    """
     step = TrainingStep(model, task, config)
     for outcome in take_steps(step, 0, config.steps, run=CapturedStep(step) if graph and step.can_be_captured else step):
         if report is not None:
@@ -42,9 +50,16 @@ def take_steps(
     pause: Callable[[int], bool] = lambda done: False,
     read_every: int = READ_EVERY,
 ) -> Iterator[Outcome]:
-    """Takes the steps first..last-1, through `run` if it is given, which takes the same ones faster.
+    """Take the steps first..last-1 and yield their outcomes; raise Diverged if one is not finite.
 
-    `pause(steps done)` is asked after every step; where it holds, the model is not moved any further before that is read.
+    Args:
+        step: the training step.
+        first: the number of the first step.
+        last: the number after that of the last step.
+        run: a faster function that takes the same steps, such as a CapturedStep; None: `step` itself.
+        pause: called with the number of steps done; if it returns true, no further step is taken before the outcomes so far
+            have been yielded.
+        read_every: on a GPU, the number of steps whose outcomes are read together.
     """
     run, unread, before, start = run or step, [], None, time.perf_counter()
     for number in range(first, last):
@@ -64,9 +79,9 @@ def take_steps(
 
 
 class Diverged(ValueError):
-    """A loss or a gradient that is no longer finite has ended the run.
+    """The error that ends a run when a loss or a gradient is not finite.
 
-    `step` counts from 1, as the metrics do; what was written up to the last checkpoint stays as it is.
+    `message` says which one; `step` counts from 1, as the metrics do. Checkpoints and metrics on disk stay as they are.
     """
 
     def __init__(self, message: str, step: int) -> None:
@@ -75,12 +90,15 @@ class Diverged(ValueError):
 
 
 def check_finite(outcome: Outcome, before: Outcome | None, rate: float) -> None:
-    """`before` is the outcome of the step before, if there was one: what the last finite gradient looked like."""
+    """Raise Diverged if the loss or a gradient norm is not finite.
+
+    The message quotes the outcome `before` this step (None: unknown) and the learning rate.
+    """
     if math.isfinite(outcome.loss) and math.isfinite(outcome.gradient_norm):
         return
     step = outcome.number + 1
     if math.isfinite(outcome.loss):
-        # a gradient flows from the head down: the part nearest to the head is where it broke
+        # gradients flow from the head down, so the first to be not finite is the part nearest to the head
         *_, part = (name for name, norm in outcome.gradient_norms.items() if not math.isfinite(norm))
         what = f"the gradient of {part} is not finite at step {step} (loss {outcome.loss:.4g})"
     else:

@@ -1,7 +1,7 @@
-"""The metrics of a run: metrics.jsonl, and a view of it for TensorBoard.
+"""The metrics of a run: metrics.jsonl, and events for TensorBoard.
 
-metrics.jsonl has one line of JSON for each step, written as the run goes, cut back to the checkpoint when the run resumes.
-TensorBoard's events are written anew when a run resumes, so that none comes twice.
+metrics.jsonl gets one line of JSON per step. When a run resumes, the lines after its checkpoint are removed, and the events of
+TensorBoard are written again from the start, so that no step occurs twice.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ Metrics = dict[str, Any]
 
 
 class MetricsLog:
-    """`history` holds the metrics of the steps that were done before."""
+    """The file metrics.jsonl of a run; `history` holds the metrics of the steps before this process."""
 
     def __init__(self, path: Path, done: int, say: Callable[[str], None]) -> None:
         self.history = _metrics_up_to(path, done)
         self._file, self._say = path.open("a"), say
 
     def append(self, metrics: Metrics) -> None:
+        """Write the metrics of a step; if that fails, say so and continue."""
         try:
             self._file.write(json.dumps(metrics) + "\n")
             self._file.flush()
@@ -36,9 +37,9 @@ class MetricsLog:
 
 
 def _metrics_up_to(path: Path, step: int) -> list[Metrics]:
-    """What was written after the checkpoint is cut off, and written again."""
+    """Remove the lines of steps after `step` from the file, and return the metrics of the others."""
     lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-    # by step, not by place: a full disk may have lost a line, or a part of one
+    # by the step that a line names, not by its place: lines may be lost or incomplete after a full disk
     history = [metrics for line in lines if (metrics := _parsed(line)) is not None and metrics["step"] <= step]
     text = "".join(json.dumps(metrics) + "\n" for metrics in history)
     write_text(path, text)
@@ -46,7 +47,7 @@ def _metrics_up_to(path: Path, step: int) -> list[Metrics]:
 
 
 def _parsed(line: str) -> Metrics | None:
-    """None for what is no line of metrics."""
+    """Return the metrics in a line, or None if it is not a line of metrics."""
     try:
         values = json.loads(line)
     except ValueError:
@@ -55,6 +56,7 @@ def _parsed(line: str) -> Metrics | None:
 
 
 def require_tensorboard() -> None:
+    """Raise if the package tensorboard is not installed."""
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError:
@@ -62,6 +64,8 @@ def require_tensorboard() -> None:
 
 
 class TensorBoard:
+    """The events of a run for TensorBoard, written again from `history` when the run resumes."""
+
     def __init__(self, folder: Path, history: list[Metrics]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
@@ -72,7 +76,7 @@ class TensorBoard:
             self.write(metrics)
 
     def write(self, metrics: Metrics) -> None:
-        """Numbers as scalars named as in the metrics, histograms as histograms."""
+        """Write the metrics of a step: numbers as scalars with the names of the metrics, histograms as histograms."""
         step, telemetry = metrics["step"], metrics.get("telemetry", {})
         for name, value in metrics.items():
             if name not in ("step", "telemetry"):

@@ -1,6 +1,6 @@
-"""AdamW over a model: what decays, the learning rate, the clipping of gradients, and the norms of each part of the model.
+"""AdamW for a model: its parameter groups, its learning rate, gradient clipping, and norms by part of the model.
 
-A tensor may be sharded over processes (a DTensor).  P parts of the model
+Tensors may be sharded over processes (DTensor).  P parts of the model
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from eigentrack.training.config import OptimizationConfig
 
 
 def make_optimizer(model: SequenceModel, config: OptimizationConfig) -> torch.optim.AdamW:
-    """Weight decay on matrices that multiply activations: a bias, a filter, a gate's rate, a norm have no reason to shrink.
+    """Return AdamW with weight decay on the matrices of linear layers, embeddings and recurrences only.
 
-    On a GPU the learning rate and the count of steps lie on the device, so that a CUDA graph can hold the step.
+    Biases, filters, rates of gates and norms do not decay. On a GPU, unless the model is sharded, the learning rate and the
+    count of steps are tensors on the device, so that a CUDA graph can capture the step.
     """
     matrices = {id(module.weight) for module in model.modules() if isinstance(module, (nn.Linear, nn.Embedding))}
     matrices |= {id(module.recurrent) for module in model.modules() if isinstance(module, RecurrentGates)}
@@ -30,13 +31,14 @@ def make_optimizer(model: SequenceModel, config: OptimizationConfig) -> torch.op
     example = next(model.parameters())
     if example.device.type != "cuda":
         return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas)
-    if is_sharded(example):  # sharded over processes, which no graph holds
+    if is_sharded(example):  # a step of sharded weights is never captured in a CUDA graph
         return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=True)
     rate = torch.tensor(config.learning_rate, device=example.device)
     return torch.optim.AdamW(groups, lr=rate, betas=config.betas, capturable=True, fused=True)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of all parameter groups, in place if it is a tensor on the device."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(rate)
@@ -47,7 +49,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 def model_parts(model: SequenceModel) -> dict[str, list[nn.Parameter]]:
     """Return the trained parameters of each part: embedding, the mixer and the MLP of each block, head.
 
-    They come in the order of the forward pass; a norm belongs to what it feeds.
+    The parts are in the order of the forward pass; the norm of a mixer or MLP belongs to its part, the last norm to the head.
     """
     parts: dict[str, list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
@@ -65,7 +67,7 @@ def _part_of(parameter: str) -> str:
 
 
 def clip_gradients(parts: Iterable[Sequence[nn.Parameter]], limit: float) -> Float[Tensor, " P"]:
-    """Scales the whole gradient down to the norm `limit` if it is above; the norm of each part before that."""
+    """Scale the gradient down to the norm `limit` if its norm is larger, and return the norm of each part before that."""
     gradients = [[_gradient(parameter) for parameter in part] for part in parts]
     each = _norms([gradient for part in gradients for gradient in part])
     scale = (limit / (torch.linalg.vector_norm(each) + 1e-6)).clamp(max=1.0)
@@ -74,7 +76,7 @@ def clip_gradients(parts: Iterable[Sequence[nn.Parameter]], limit: float) -> Flo
 
 
 def part_norms(parts: Sequence[Sequence[Tensor]]) -> Float[Tensor, " P"]:
-    """The norm of all tensors of each part together."""
+    """Return, for each part, the norm of all of its tensors together."""
     return _by_part(_norms([tensor for part in parts for tensor in part]), parts)
 
 
@@ -92,12 +94,12 @@ def _by_part(norms: Float[Tensor, " tensors"], parts: Sequence[Sequence[Tensor]]
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether it is a DTensor, without the second that it takes to import what that is."""
+    """Return whether a tensor is a DTensor, without importing the class, which takes a second."""
     return hasattr(tensor, "device_mesh")
 
 
 def local(tensor: Tensor) -> Tensor:
-    """What lies on this process."""
+    """Return the part of a tensor that this process holds: all of it, unless it is sharded."""
     return tensor.to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 

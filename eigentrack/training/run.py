@@ -1,6 +1,6 @@
-"""A training run on a task, in a folder.
+"""Training runs on tasks, each in a folder.
 
-A run is determined by its RunConfig: on the CPU the resumed run ends with the same bits as the one that was never stopped.
+The RunConfig determines a run: on the CPU, a run that was stopped and resumed ends with the same bits as one without a stop.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from eigentrack.training.evaluation import accuracy_between
 from eigentrack.training.metrics_log import Metrics
 from eigentrack.training.step import Outcome, TrainingStep
 
-VALIDATED = 512  # sequences
+VALIDATED = 512  # the number of sequences in a validation
 
 
 @dataclass(frozen=True)
 class RunResult:
-    steps: int
-    solved: bool  # the last validation was all right
-    validation_accuracy: float
+    """The result of a training run."""
+
+    steps: int  # the number of steps done
+    solved: bool  # whether the last validation had an accuracy of 1
+    validation_accuracy: float  # of the last validation; NaN if there was none
 
 
 def run_training(
@@ -51,13 +53,19 @@ def run_training(
     report: Callable[[int, Metrics], None] = lambda done, metrics: None,
     say: Callable[[str], None] = print,
 ) -> RunResult:
-    """Train until solved or out of steps; `report(steps done, metrics)` is called for every step.
+    """Train a model on a task until the task is solved or all steps are done, save it, and return the result.
 
-    `until`: seconds since the epoch, at which it stops with a checkpoint and raises OutOfTime.
-
-    `graph`: on a GPU the step is replayed as a CUDA graph. `compiled`: torch.compile fuses the passes through the model;
-    None: where it pays.
-    `tensorboard`: events for it in a folder of that name.
+    Args:
+        config: what determines the run.
+        folder: the folder of the run.
+        resume: whether to continue a run that the folder holds; otherwise such a folder is an error.
+        device: the device to train on.
+        graph: whether to replay the step as a CUDA graph, on a GPU.
+        compiled: whether to compile the passes through the model with torch.compile; None: if it makes the run shorter.
+        tensorboard: whether to write events for TensorBoard.
+        until: the time, in seconds since the epoch, at which the run writes a checkpoint and raises OutOfTime; None: never.
+        report: called with the number of steps done and the metrics after every step.
+        say: called with messages for the user, such as that a checkpoint cannot be read.
     """
     run = _TaskRun(config, device, compiled, say)
     outcome = drive(run, folder, resume=resume, graph=graph, tensorboard=tensorboard, until=until, report=report, say=say)
@@ -66,10 +74,13 @@ def run_training(
 
 
 def load_run(folder: Path) -> RunConfig:
+    """Return the configuration of the run in `folder`."""
     return load_run_file(folder / RUN_FILE)
 
 
 class _TaskRun(TrainingRun):
+    """A training run on a task."""
+
     config: RunConfig
     step: TrainingStep
     validation = "validation_accuracy"
@@ -84,7 +95,9 @@ class _TaskRun(TrainingRun):
         self.step = TrainingStep(self.model, self.task, config.training, compiled=fused)
         self._validation_lengths = config.validation_lengths or config.training.lengths
         for lengths in {config.training.lengths, self._validation_lengths}:
-            self.task.sample(1, lengths, seed=0, step=0, device=device)  # those that the task cannot make fail here
+            self.task.sample(
+                1, lengths, seed=0, step=0, device=device
+            )  # raises here if the task cannot draw sequences of these lengths
 
     def is_stored_in(self, path: Path) -> bool:
         return _as_stored(load_run_file(path)) == _as_stored(self.config)
@@ -113,4 +126,4 @@ class _TaskRun(TrainingRun):
 
 
 def _as_stored(config: RunConfig) -> Any:
-    return json.loads(json.dumps(config.to_json()))  # JSON knows no tuples
+    return json.loads(json.dumps(config.to_json()))  # JSON turns tuples into lists

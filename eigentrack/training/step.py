@@ -1,4 +1,4 @@
-"""One step of training: a batch, its loss, the gradient, clipping, AdamW. All of it follows from the step's number.
+"""One training step: a batch, its loss, the gradient, clipping, AdamW. The number of the step determines batch and rate.
 
 B sequences  T time  V vocabulary  P parts of the model
 """
@@ -24,14 +24,15 @@ from eigentrack.training.compilation import compile_pass
 from eigentrack.training.config import OptimizationConfig, TrainingConfig
 from eigentrack.training.optimizer import clip_gradients, make_optimizer, model_parts, set_rate
 
-MOST_AHEAD = 16  # steps whose batches are drawn at once
-TOKENS_AHEAD = 2**22  # of them all, if one batch is not larger
+MOST_AHEAD = 16  # the largest number of steps whose batches are drawn at once
+TOKENS_AHEAD = 2**22  # the largest number of tokens in these batches, unless a single batch is larger
 
 
 class Step(Protocol):
-    """What the loop, CUDA graphs and telemetry ask of a step, be it of a task or of a language model.
+    """A training step of a task or a language model, as the loop, CUDA graphs and telemetry use it.
 
-    `model` computes; `parts` are the weights that `optimizer` moves. `step(number)` is `prepare`, `sample` and `learn`.
+    `model` computes the outputs; `parts` are the weights that `optimizer` updates. `step(number)` calls `prepare`, `sample` and
+    `learn`.
     """
 
     device: torch.device
@@ -46,7 +47,7 @@ class Step(Protocol):
 
     @property
     def can_be_captured(self) -> bool:
-        """Whether a CUDA graph can hold the step."""
+        """Whether a CUDA graph can capture the step."""
 
     def __call__(self, number: int, /) -> Tensor: ...
 
@@ -57,7 +58,7 @@ class Step(Protocol):
     def learn(self, batch: Any, /) -> Tensor: ...
 
     def feed(self, stream: torch.cuda.Stream) -> Callable[[int], Any]:
-        """Return a function that draws the batch of any step, for a graph on this stream."""
+        """Return a function from the number of a step to its batch; a graph that draws batches is captured on `stream`."""
 
     def tensors(self, batch: Any, /) -> list[Tensor]:
         """Return all tensors of a batch that differ from step to step."""
@@ -66,9 +67,10 @@ class Step(Protocol):
 
 
 class TrainingStep:
-    """`step(number)` takes the step and returns its outcome as one tensor on the device; `read_outcomes` makes sense of it.
+    """A training step on a task.
 
-    `compiled` lets torch.compile fuse the passes through the model, which takes it half a minute at the first step.
+    `step(number)` takes the step and returns its outcome as one tensor on the device, which `read_outcomes` decodes. If
+    `compiled`, torch.compile compiles the passes through the model, for half a minute at the first step.
     """
 
     def __init__(self, model: SequenceModel, task: Task, config: TrainingConfig, *, compiled: bool = False) -> None:
@@ -85,13 +87,13 @@ class TrainingStep:
         return self.learn(self.sample(number))
 
     def prepare(self, number: int) -> None:
-        """Set what the number decides besides the batch: the rate, and modules with a schedule of their own."""
+        """Set the learning rate of the step, and tell modules that have a schedule the number of the step."""
         set_rate(self.optimizer, self.config.rate(number))
         for module in self._scheduled:
             module.at_step(number)
 
     def sample(self, number: int | Int[Tensor, " n"]) -> Batch:
-        """The batch of a step, or those of n steps one below the other."""
+        """Return the batch of a step, or the stacked batches of n steps."""
         rows = self.config.batch * (1 if isinstance(number, int) else len(number))
         return self.task.sample(rows, self.config.lengths, seed=self._seed, step=number, device=self.device)
 
@@ -106,7 +108,7 @@ class TrainingStep:
         return [batch.tokens, batch.targets, batch.weight]
 
     def learn(self, batch: Batch) -> Float[Tensor, " 2+P"]:
-        """Moves the weights; loss, accuracy, and the gradient norm of each part. The host waits for nothing here."""
+        """Update the weights and return loss, accuracy and the gradient norm of each part, without waiting for the device."""
         self.model.train()
         with matrix_products(self.config.precision):
             loss, accuracy = self._evaluate(batch)
@@ -122,13 +124,13 @@ class TrainingStep:
         return loss, batch_accuracy(logits.detach(), batch, self.task.classes)
 
     def logits(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
-        """In the precision of the configuration, handed back in float32."""
+        """Return the logits in float32, computed in the precision of the configuration."""
         with self.autocast():
             logits, _ = self.model(tokens)
         return logits.float()
 
     def look(self, number: int, tokens: int) -> None:
-        """Takes the model over the first tokens of the step's batch, for those who watch its layers."""
+        """Run the model on about `tokens` tokens of the step's batch, for hooks that observe its layers."""
         batch = self.sample(number).tokens
         self.logits(batch[: max(1, tokens // batch.shape[1])])
 
@@ -137,16 +139,16 @@ class TrainingStep:
 
 
 class _BatchesAhead:
-    """The batches of a run of steps, in a CUDA graph that draws them all.
+    """A CUDA graph that draws the batches of several consecutive steps at once.
 
-    Drawing a batch takes a hundred kernels and more whatever its size.
+    Drawing takes a hundred kernels or more, however large the batch is.
     """
 
     def __init__(self, step: TrainingStep, stream: torch.cuda.Stream) -> None:
         self._rows = step.config.batch
         ahead = max(1, min(MOST_AHEAD, TOKENS_AHEAD // (self._rows * step.config.lengths[1])))
         self._places = torch.arange(ahead, device=step.device)
-        self._numbers = self._places.clone()  # of the steps
+        self._numbers = self._places.clone()  # the numbers of the steps
         self._first: int | None = None
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, stream=stream):
@@ -164,13 +166,13 @@ class _BatchesAhead:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step gave; `number` counts from 0."""
+    """The outcome of a step."""
 
-    number: int
+    number: int  # counts from 0
     loss: float
-    accuracy: float | None  # None where nothing is asked but the loss
+    accuracy: float | None  # None if the step measures only the loss
     gradient_norms: dict[str, float]  # by part, before clipping
-    seconds: float = math.nan  # a step took so long, on the mean of those that were read together
+    seconds: float = math.nan  # time per step, the mean over the steps that were read together
 
     @property
     def gradient_norm(self) -> float:
@@ -178,7 +180,10 @@ class Outcome:
 
 
 def read_outcomes(parts: list[str], numbers: list[int], outcomes: list[Tensor]) -> list[Outcome]:
-    """Each is [loss, accuracy if there is one, *gradient norms]. The one moment at which the host waits for the device."""
+    """Return the outcomes of steps from their tensors [loss, accuracy if there is one, *gradient norms].
+
+    This is the only place where the host waits for the device. `parts` are the names of the gradient norms.
+    """
     read = []
     for number, row in zip(numbers, torch.stack(outcomes).tolist(), strict=True):
         (loss, *accuracy), norms = row[: -len(parts)], row[-len(parts) :]
@@ -187,20 +192,20 @@ def read_outcomes(parts: list[str], numbers: list[int], outcomes: list[Tensor]) 
 
 
 def batch_loss(logits: Float[Tensor, "B T V"], batch: Batch, label_smoothing: float) -> Float[Tensor, ""]:
-    """Cross-entropy by position, weighted as the task says."""
+    """Return the mean cross-entropy over all positions, by the weights of the batch."""
     by_position = F.cross_entropy(logits.mT, batch.targets, label_smoothing=label_smoothing, reduction="none")
     return (by_position * batch.weight).sum() / batch.weight.sum()
 
 
 def batch_accuracy(logits: Float[Tensor, "B T V"], batch: Batch, classes: int) -> Float[Tensor, ""]:
-    """The weighted share of right answers."""
+    """Return the share of right answers, by the weights of the batch."""
     is_right = logits[..., :classes].argmax(-1) == batch.targets
     return (is_right * batch.weight).sum() / batch.weight.sum()
 
 
 @contextmanager
 def matrix_products(precision: str) -> Iterator[None]:
-    """Lets a GPU compute float32 matrix products in TF32, forward and backward, if the precision is tfloat32."""
+    """Let a GPU compute float32 matrix products in TF32 inside of the block if the precision is tfloat32."""
     if precision != "tfloat32":
         yield
         return

@@ -1,7 +1,6 @@
-"""What goes on inside a model while it trains: gradient norms, how far a step moves the weights, and where the eigenvalues lie.
+"""Telemetry of a training: gradient norms, the relative change of the weights, and histograms of eigenvalues and gates.
 
-Looking changes nothing: weights and optimiser stay as they are, bit by bit. Layers that draw noise draw some while they are
-looked at; the next step begins with a seed of its own.
+Measuring does not change the weights or the state of the optimiser.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from eigentrack.layers import LinearMixer
 from eigentrack.training.optimizer import part_norms
 from eigentrack.training.step import Outcome, Step
 
-TOKENS = 1024  # of the step's batch; their gates are counted
-BINS = 40
+TOKENS = 1024  # the number of tokens of the step's batch whose gates are counted
+BINS = 40  # of a histogram
 RANGES = {"eigenvalue": (-1.0, 1.0), "beta": (0.0, 2.0), "gate": (-1.0, 1.0)}
 
 
 @torch.no_grad()
 def telemetry(step: Step, outcome: Outcome) -> dict[str, Any]:
-    """Right after the step: gradient norms and |change| / |weights| by part, histograms by linear mixer."""
+    """Return gradient norms and |change| / |weights| by part, and histograms by linear mixer; call it right after the step."""
     return {
         "gradient_norm": outcome.gradient_norms,
         "update_ratio": update_ratios(step, outcome.number),
@@ -31,9 +30,9 @@ def telemetry(step: Step, outcome: Outcome) -> dict[str, Any]:
 
 
 def update_ratios(step: Step, number: int) -> dict[str, float]:
-    """|w - w_before| / |w_before| of each part: what AdamW just did follows from its state.
+    """Return |w - w_before| / |w_before| for each part, computed from the state of AdamW after the step.
 
-    With a = m̂ / (√v̂ + ε):  w = (1 - rate·decay) w_before - rate·a.
+    With a = m̂ / (√v̂ + ε), the step was  w = (1 - rate·decay) w_before - rate·a.
     """
     rate = step.config.rate(number)
     moved: list[list[Tensor]] = []
@@ -54,11 +53,11 @@ def update_ratios(step: Step, number: int) -> dict[str, float]:
 
 
 def gate_histograms(step: Step, number: int) -> dict[str, dict[str, Any]]:
-    """Of every linear mixer, on the first tokens of the step's batch: eigenvalues of A(x_t), β and gate."""
+    """Return, by the name of each linear mixer, histograms of its eigenvalues, β and gates on tokens of the step's batch."""
     mixers = {name: module for name, module in step.model.named_modules() if isinstance(module, LinearMixer)}
     found: dict[str, dict[str, Any]] = {}
 
-    # while the model runs: the weights of a sharded one are whole only then
+    # in a hook, as the weights of a sharded model are gathered only while it runs
     def count(name: str, mixer: LinearMixer, given: tuple[Any, ...]) -> None:
         found[name] = {gate: histogram(values, *RANGES[gate]) for gate, values in mixer.gates(*given).items()}
 
@@ -75,9 +74,10 @@ def gate_histograms(step: Step, number: int) -> dict[str, dict[str, Any]]:
 
 
 def histogram(values: Tensor, low: float, high: float) -> dict[str, Any]:
-    """Counts in equal bins from `low` to `high`, the end bins taking what lies outside, and the extremes; of the real parts.
+    """Return the counts of the real parts in equal bins from `low` to `high`, and their extremes.
 
-    `modulus` is the largest absolute value, which tells of complex eigenvalues what the real part does not.
+    The first and the last bin also count the values outside. `modulus` is the largest absolute value, which differs from the
+    extremes for complex eigenvalues.
     """
     real = values.real.float().flatten()
     counts = torch.histc(real.clamp(low, high), BINS, low, high)

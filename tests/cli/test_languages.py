@@ -69,6 +69,49 @@ def test_explain_tells_class_and_verdicts() -> None:
     assert "cannot" in text
 
 
+def test_explain_judges_an_architecture_of_ones_own() -> None:
+    own = ["--layer", "deltanet", "--eigenvalues", "-1,1", "--layers", "1", "--householders"]
+    text = output("explain", "(abab)*", *own, "4")
+    assert "can recognise it, at every length" in text
+    assert "DeltaProduct [-1, 1], 4 factors, 1 layer" in text
+    assert "mLSTM" not in text
+    (verdict,) = json.loads(output("explain", "(abab)*", *own, "3", "--json"))["verdicts"]
+    assert (verdict["architecture"], verdict["verdict"]) == ("DeltaProduct [-1, 1], 3 factors, 1 layer", "unknown")
+    (verdict,) = json.loads(output("explain", "(abab)*", "--layer", "kda", "--json"))["verdicts"]
+    assert verdict["architecture"].endswith("factors in [-1, 1], any depth")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "answer"),
+    [
+        (["--layer", "s4d,mamba", "--eigenvalues", "-1,1", "--eigenvalues", "0,1"], "1] + diagonal", "cannot"),
+        (["--layer", "s4d", "--layer", "mamba", "--eigenvalues", "-1,1"], "2 layers", "can"),
+        (["--layer", "s4d,mamba", "--eigenvalues", "-1,1", "--eigenvalues", "0,1", "--layers", "any"], "any depth", "cannot"),
+        (["--layer", "attention,deltanet", "--householders", "any"], "transformer + DeltaProduct", "can"),
+        (["--layer", "attention,ttt"], "transformer + TTT-Linear, 2 layers", "unknown"),
+    ],
+)
+def test_explain_judges_hybrids(arguments: list[str], name: str, answer: str) -> None:
+    (verdict,) = json.loads(output("explain", "(b|ab*a)*", *arguments, "--json"))["verdicts"]
+    assert name in verdict["architecture"]
+    assert verdict["verdict"] == answer
+
+
+def test_explain_in_brief_is_a_line_for_each_architecture() -> None:
+    size, summary, blank, *lines = output("explain", "(aa)*", "--brief").splitlines()
+    assert (size, blank) == ("2 states, monoid of 2 elements, letters a", "")
+    assert "Z2, abelian" in summary
+    verdicts = json.loads(output("explain", "(aa)*", "--json"))["verdicts"]
+    assert [line.split(maxsplit=1) for line in lines] == [[v["verdict"], v["architecture"]] for v in verdicts]
+    assert output("explain", "(aa)*", "--brief", "--layer", "mamba").splitlines()[3:] == [
+        "can      diagonal (Mamba, GLA, Mamba-2) [-1, 1], any depth"
+    ]
+
+
+def test_explain_says_what_r_omega_is() -> None:
+    assert "yes in R^ω: star-free, and without a flip-flop" in output("explain", "(ab)*")
+
+
 def test_compile_reports_sizes_and_proof(tmp_path: Path) -> None:
     found = json.loads(
         output("compile", "--group", "S3", "--letters", "swaps", "-o", str(tmp_path / "net"), "--dtype", "bfloat16", "--json")
@@ -200,6 +243,22 @@ def test_drawings(tmp_path: Path, suffix: str) -> None:
         (["explain", "--dfa", "."], "dfa='.' cannot be read (Is a directory)"),
         (["explain", "ab", "--draw", "x.pdf"], "must end in .svg or .png"),
         (["explain", "(a|b)*a(a|b){9}", "--monoid-limit", "100"], "--monoid-limit"),
+        (["explain", "a", "--layer", "mumba"], "layer 'mumba' is not known to theory; there are mamba"),
+        (["explain", "a", "--layer", "mamba,deltanet", "--layers", "3"], "2 layers are named for layers=3: name one, or one a"),
+        (["explain", "a", "--layer", "mamba", "--layers", "0"], "--layers '0' must be a whole number of at least 1, or any"),
+        (
+            ["explain", "a", "--layer", "mamba", "--layers", "few"],
+            "--layers 'few' must be a whole number of at least 1",
+        ),
+        (["explain", "a", "--layer", "deltanet", "--householders", "-2"], "--householders '-2' must be a whole number of at"),
+        (["explain", "a", "--layer", "mamba", "--householders", "2"], "householders are given, but none of mamba takes them"),
+        (["explain", "a", "--layer", "lstm", "--eigenvalues", "0,1"], "eigenvalues are given, but none of lstm takes them"),
+        (["explain", "a", "--layer", "mamba", "--eigenvalues", "0,2"], "EigenRange high=2 lies outside [-1, 1]"),
+        (["explain", "a", "--layer", "deltanet", "--eigenvalues", "disk"], "layer 'deltanet' takes a range of eigenvalues"),
+        (["explain", "a", "--layer", "mamba", "--precision", "double"], "precision 'double' is not known; there are finite"),
+        (["explain", "a", "--layer", ""], "layer '' is not known to theory"),
+        (["explain", "a", "--eigenvalues", "0,1"], "--eigenvalues goes with --layer only: name a layer"),
+        (["explain", "a", "--brief", "--json"], "--brief and --json are both given"),
         (["compile", "a", "-o", "x", "--image-limit", "0"], "--image-limit 0 must be at least 1"),
         (["compile", "a", "-o", "x", "--construction", "magic"], "construction 'magic' is not known for deltanet or"),
         (["compile", "a"], "name the folder for the network: -o DIR"),

@@ -11,7 +11,7 @@ import pytest
 
 from eigentrack.experiments.catalogue import named_experiment
 from eigentrack.experiments.reporting.columns import DEAD_BY
-from eigentrack.experiments.reporting.page import markdown, numbers_text, write_report
+from eigentrack.experiments.reporting.page import answer_of, markdown, numbers_text, write_report
 from eigentrack.experiments.reporting.report import Report
 from eigentrack.experiments.reproduce import reproduce, run_cells
 from eigentrack.experiments.running.cell import Cell, store_result
@@ -145,9 +145,20 @@ def test_the_page_sets_our_values_beside_the_papers(tmp_path: Path) -> None:
     assert picture.read_bytes()[:4] == b"\x89PNG"
 
 
-def test_other_budgets_do_not_start_with_the_warning(tmp_path: Path) -> None:
+def test_other_budgets_start_with_the_answer_in_place_of_the_warning(tmp_path: Path) -> None:
     _, (page, *_) = reproduce(EXPERIMENT, "paper", tmp_path, Sweeper())
-    assert page.read_text().startswith("# toy: A toy")
+    opening = "# toy: A toy\n\n**Does the toy work?**\n\nIt has 4 results.\n\n![A toy](toy.png)\n\n*Curves.*\n\n"
+    assert page.read_text().startswith(opening)
+    _, (page, *_) = reproduce(EXPERIMENT, "smoke", tmp_path, Sweeper())
+    assert "**Does the toy work?**\n\n![A toy]" in page.read_text()
+    assert "It has" not in page.read_text()
+
+
+def test_an_answer_says_that_cells_are_missing(tmp_path: Path) -> None:
+    report, (page, *_) = reproduce(EXPERIMENT, "paper", tmp_path, Sweeper(unfinished=1))
+    assert "It has 3 results. Only 7 of 8 cells are finished: the others can still change this.\n" in page.read_text()
+    assert answer_of(report_of()) == ""  # and without any there is none
+    assert report.finished == 7
 
 
 def report_of(*results: CellResult) -> Report:
@@ -169,7 +180,7 @@ def test_the_page_tells_where_the_cells_were_trained_and_where_it_was_written() 
     assert "| commit | def<br>not recorded |" in text
     assert "| hardware | abacus<br>slide rule |" in text
     assert "| versions | not recorded<br>torch 3 |" in text
-    assert "| page | today, at commit abc, with none |" in text
+    assert "| gathered | today, at commit abc, with none |" in text
     assert "| commit | none yet |" in markdown(report_of())
 
 

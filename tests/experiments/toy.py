@@ -42,6 +42,8 @@ def toy_cells(settings: Settings = SETTINGS, seeds: Sequence[int] = (0,)) -> lis
 EXPERIMENT = Experiment(
     name="toy",
     title="A toy",
+    question="Does the toy work?",
+    answer=lambda results: f"It has {len(results)} results.",
     source="nowhere",
     settings={"smoke": SETTINGS, "short": replace(SETTINGS, pilot=True), "paper": SETTINGS},
     family="toy",
@@ -50,6 +52,7 @@ EXPERIMENT = Experiment(
     columns=(HORIZON,),
     score=Score("scaled accuracy", lambda result: result.scores.scaled_accuracy),
     plot=plot_scaled_accuracy,
+    caption="Curves.",
     paper={"paper": {("parity", "DeltaNet [0, 1]"): ".017 [.010]", ("parity", "DeltaNet [-1, 1]"): "1.000 [.999]"}},
 )
 

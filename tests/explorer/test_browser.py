@@ -146,7 +146,7 @@ def test_a_language_is_explained_and_a_bad_one_refused(page, tmp_path):
     assert "DeltaNet [-1, 1], 1 layer" in said
     assert "arXiv 2411.12537" in said
     assert page.locator("#language-answer svg circle").count() == 3  # two states, one of them accepting
-    picture(page, "language", 1500, tmp_path)
+    picture(page, "explain", 1500, tmp_path)
     page.get_by_label("group", exact=True).check()
     page.click("#explain")
     wait_for_text(page, "language-answer", "the letters generate the group S3, solvable")
@@ -169,7 +169,7 @@ def test_the_sheets_can_be_read_in_a_dark_browser(browser, server):
 
 def test_a_network_is_compiled_watched_and_taken_home(page, tmp_path):
     write(page, "regex", "(ab|ba)*")
-    room(page, "Network")
+    room(page, "Compile")
     page.click("#compile")
     wait_for_text(page, "certificate", "Proved for every word of every length")
     page.locator("#word textarea, #word input").press_sequentially("abba", delay=50)
@@ -178,7 +178,7 @@ def test_a_network_is_compiled_watched_and_taken_home(page, tmp_path):
         write(page, "position", letter)
         page.locator("#position input[type=number]").press("Enter")
         wait_for_text(page, "verdict", said)
-    picture(page, "network", 1960, tmp_path)
+    picture(page, "compile", 1960, tmp_path)
     write(page, "word", "abx")
     wait_for_text(page, "reading", "letter 'x' is not in the alphabet a, b")
     with page.expect_download() as download:
@@ -254,7 +254,7 @@ def test_two_pages_do_not_disturb_each_other(browser, server, page):
     other = open_page(browser, server)
     for opened, regex in ((page, "(aa)*"), (other, "(aaa)*")):
         write(opened, "regex", regex)
-        room(opened, "Network")
+        room(opened, "Compile")
         opened.click("#compile")
     for opened in (page, other):
         wait_for_text(opened, "certificate", "Proved for every word")

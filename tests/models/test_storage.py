@@ -74,7 +74,7 @@ def test_truncated_weights(saved: tuple[SequenceModel, Path]) -> None:
 def test_broken_configuration(saved: tuple[SequenceModel, Path]) -> None:
     _, folder = saved
     (folder / CONFIG_FILE).write_text('{"vocab_size": 7,')
-    with pytest.raises(ValueError, match=r"config.json is not valid JSON"):
+    with pytest.raises(ValueError, match=r"config.json: not valid JSON"):
         load_model(folder)
 
 
@@ -173,5 +173,5 @@ def test_an_index_without_its_map_is_named(saved: tuple[SequenceModel, Path], te
     with pytest.raises(ValueError, match=r"model.safetensors.index.json lacks 'weight_map'"):
         load_model(folder)
     (folder / INDEX_FILE).write_text(text[:-1])
-    with pytest.raises(ValueError, match=r"model.safetensors.index.json is not valid JSON"):
+    with pytest.raises(ValueError, match=r"model.safetensors.index.json: not valid JSON"):
         load_model(folder)

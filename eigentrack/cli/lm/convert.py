@@ -23,7 +23,7 @@ def convert(
     to: Annotated[str, typer.Option(help="What to write: eigentrack, or the model_type of another project.")] = "eigentrack",
     as_json: AsJson = False,
 ) -> None:
-    """Mamba, Mamba-2, OLMo-hybrid, DeltaNet, GatedDeltaNet and GatedDeltaProduct checkpoints to ours, and back.
+    """Convert Mamba, Mamba-2, OLMo-hybrid, DeltaNet, GatedDeltaNet and GatedDeltaProduct checkpoints to ours, and back.
 
     Example: eigentrack lm convert state-spaces/mamba-370m-hf -o mamba --eigenvalues=-1,1
     """

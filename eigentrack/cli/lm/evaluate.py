@@ -50,7 +50,7 @@ def evaluate(
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Perplexity by position, far beyond the training length, in constant memory; lm-eval's tasks; a state-tracking probe.
+    """Measure perplexity by position, far beyond the training length, in constant memory; lm-eval's tasks; a probe.
 
     Example: eigentrack lm evaluate runs/tiny --corpus corpora/mine --length 4096 --buckets 8
     """
@@ -130,7 +130,7 @@ def _harness(folder: Path, tasks: str, include_path: Path | None, limit: int | N
 
 @contextmanager
 def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar, as the function that moves it."""
+    """Return the function that moves a new progress bar."""
     columns = TextColumn(what), BarColumn(), TextColumn("{task.completed:,}/{task.total:,}"), TimeRemainingColumn()
     with Progress(*columns, console=err, transient=True) as progress:
         bar = progress.add_task("", total=0)

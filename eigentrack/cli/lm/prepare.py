@@ -104,7 +104,7 @@ def _print(folder: Path, index: CorpusIndex, as_json: bool, done: str) -> None:
 
 
 class PreparationBar:
-    """Shows how much is read, the tokens so far, tokens per second and the time left."""
+    """A progress bar with how much is read, the tokens so far, tokens per second and the time left."""
 
     def __init__(self) -> None:
         columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}")

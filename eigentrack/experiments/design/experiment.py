@@ -5,7 +5,8 @@ A definition is data. Where a value depends on the budget, `OfBudget` stands for
 panels × series × rates × seeds   one cell each
 score      the figure that the report's table shows for every seed
 paper      the paper's values, by the column's title, then by (panel, series)
-findings   what the results answer, by kinds of findings (`reporting/findings.py`, `reporting/comparisons.py`)
+question   what the experiment asks, in one sentence; `answer` computes the answer from the results (`reporting/answers.py`)
+findings   what else the results show, by kinds of findings (`reporting/findings.py`, `reporting/comparisons.py`)
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 
 from eigentrack.experiments.running.cell import Cell
 from eigentrack.experiments.running.length_test import LengthTest
-from eigentrack.experiments.running.task_cell import TaskCell
+from eigentrack.experiments.running.task_cell import CellResult, TaskCell
 from eigentrack.training import TrainingConfig
 from eigentrack.training.run import RunConfig
 
@@ -25,6 +26,7 @@ BUDGETS = ("smoke", "short", "paper")
 NO_CLIP = 1e9  # a norm that no gradient reaches
 Key = tuple[str, str]  # panel, series
 Finding = Callable[[Sequence[Any]], Sequence[str]]  # from the results shown to lines of the page
+Answer = Callable[[Sequence[Any]], str]  # from the results shown to one or two sentences, or to none
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Series:
 
 
 class BudgetSettings(Protocol):
-    """What a budget decides, of experiments on tasks (`Settings`) or on language models (`LanguageSettings`)."""
+    """The settings of a budget, for experiments on tasks (`Settings`) or on language models (`LanguageSettings`)."""
 
     chooses_rates: ClassVar[bool]  # whether validation chooses between `rates`; else each model has its own
 
@@ -91,15 +93,15 @@ class BudgetSettings(Protocol):
     def cells(self, experiment: Experiment, seeds: Sequence[int]) -> list[Any]: ...
 
     def facts(self) -> dict[str, str]:
-        """Return what the head of the report's page says of it."""
+        """Return what the page says of the budget, by name."""
 
     def size_words(self, cells: Sequence[Any]) -> str:
-        """Say how long which models are trained, in these cells."""
+        """Say how many steps the models of these cells are trained for, and how large they are."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a budget decides. `floor` is the rate at which the cosine ends; None: the rate stays what it is after warm-up."""
+    """The settings of a budget for tasks. The cosine ends at the rate `floor`; None keeps the rate constant after warm-up."""
 
     chooses_rates: ClassVar[bool] = True
 
@@ -171,10 +173,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Experiment:
-    """`every_rate`: the learning rate is an axis, and none is chosen; `table` then writes the results its own way."""
+    """An experiment as data. With `every_rate` the learning rate is an axis and none is chosen; `table` writes the tables."""
 
     name: str
     title: str
+    question: str  # one sentence, which the answer answers
+    answer: Answer
     source: str  # which table or figure of which version
     settings: Mapping[str, BudgetSettings]  # by budget
     family: str  # the first folder of its cells
@@ -182,6 +186,7 @@ class Experiment:
     series: tuple[Series, ...]
     score: Score
     plot: Callable[[Sequence[Any], str], None]
+    caption: str = ""  # how to read the plot, in one sentence
     columns: tuple[Column, ...] = ()
     chosen_rates: Mapping[Key, float] | None = None  # only these panels and series are trained, each at its rate
     paper: Mapping[str, Mapping[Key, str]] = field(default_factory=dict)
@@ -194,12 +199,13 @@ class Experiment:
     prepare: Callable[[Any, Path, Callable[[str], None]], None] | None = None  # makes in the folder what all cells need
     # results, cells, their folder, settings, say → results in place of the first: what more is measured of the networks
     study: Callable[[Sequence[Any], Sequence[Cell], Path, Any, Callable[[str], None]], Sequence[Any]] | None = None
+    read_result: Callable[[dict[str, Any]], Any] = CellResult.from_json  # from the page's JSON, after the study
 
     def cells(self, settings: Any, seeds: Sequence[int]) -> list[Any]:
         return settings.cells(self, seeds)
 
     def found(self, results: Sequence[Any]) -> list[str]:
-        """Return what these results answer, a line each."""
+        """Return what these results show, a line each."""
         return [line for finding in self.findings for line in finding(results)]
 
 
@@ -211,7 +217,7 @@ def grid(
     seeds: Sequence[int],
     chosen_rates: Mapping[Key, float] | None = None,
 ) -> list[TaskCell]:
-    """Return every combination, the first seed before the second, so that a sweep cut short has whole seeds."""
+    """Return a cell for every combination, all of the first seed first, so that a sweep cut short has whole seeds."""
     filled_in = [replace(entry, model=settings.filled_in(entry.model)) for entry in series]
     labelled = [replace(entry, label=entry.label.format(**entry.model)) for entry in filled_in]
     return [

@@ -47,7 +47,7 @@ def equally_large(series: Sequence[Series], mlp_width: float) -> tuple[Series, .
 
 
 def matched(models: Mapping[str, dict[str, Any]], d_model: int, mlp_width: int) -> dict[str, dict[str, Any]]:
-    """Return the models by name; all have the same number of layers. `mlp_width` is that of the largest."""
+    """Return the models by name, with MLPs that make them equally large; `mlp_width` is that of the largest model."""
     without_mlp = {name: _parameters({**model, "d_model": d_model, "mlp_width": 0}) for name, model in models.items()}
     largest = max(without_mlp.values())
 

@@ -1,4 +1,4 @@
-"""Which learning rate: chosen by validation over seeds, which may be a pilot alone; and the plan of cells that waits for it.
+"""The choice of a learning rate by validation, over all seeds or by a pilot alone, and the plan of cells that waits for it.
 
 A pilot trains the first seed at every learning rate; the other seeds then run only at the rate that its validation chose, each
 panel and series as soon as its own pilot is over.
@@ -34,7 +34,7 @@ def spread(values: Sequence[float]) -> Spread:
 def choose_rates(results: Sequence[CellResult], seeds: Sequence[int]) -> dict[Key, float]:
     """Return for every panel and series the rate with the highest median validation accuracy over these seeds.
 
-    Of equal ones the rate that needed fewer steps (runs may stop when solved), then the one with the lower loss at the end.
+    Ties go to the rate that needed fewer steps (runs may stop when solved), then to the one with the lower loss at the end.
     """
     chosen: dict[Key, float] = {}
     for key in dict.fromkeys(result.key for result in results):
@@ -67,7 +67,7 @@ class PilotPlan:
         return [cell for cell in self.cells if cell.seed == self.seeds[0] or not self.pilot]
 
     def later(self, results: Sequence[CellResult]) -> list[Cell]:
-        """Return what is left, at the rates that these results of the first cells choose."""
+        """Return the cells of the other seeds, at the rates that these results of the first cells choose."""
         rates = choose_rates(results, self.seeds[:1]) if self.pilot else {}
         return [cell for cell in self.cells if cell.seed != self.seeds[0] and rates.get((cell.panel, cell.series)) == cell.rate]
 
@@ -81,7 +81,7 @@ class PilotPlan:
         return self.later([results[other.name] for other in tried if other.name in results])
 
     def run(self, folder: Path, sweep: Sweep) -> tuple[list[Cell], SweepOutcome]:
-        """Return the cells that the pilot has left, and what became of them."""
+        """Run the cells, those of the pilot first; return all cells that were planned in the end, and what became of them."""
         outcome = sweep(self.first, folder, self.unlocked_by)
         if not self.pilot:
             return self.cells, outcome

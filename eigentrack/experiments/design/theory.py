@@ -1,4 +1,4 @@
-"""What theory says of a trained model: from its task an automaton, from its layers an architecture, and the verdict on both.
+"""The verdict of theory on a model: its task becomes an automaton, its layers become an architecture, and both are judged.
 
 A verdict speaks of layers without a convolution, of any width, and of the words that the task answers in one way.
 """
@@ -16,12 +16,12 @@ from eigentrack.experiments.design.experiment import Column, Panel, Series, Sett
 from eigentrack.experiments.running.task_cell import CellResult
 from eigentrack.expressivity import Architecture, Verdict, judge
 from eigentrack.expressivity.architecture import WITH_RANGE
+from eigentrack.expressivity.named_layers import DIAGONAL_MIXERS
 from eigentrack.models import ModelConfig
 from eigentrack.spectrum import EigenDisk, EigenRange
 from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.registry import make_task
 
-DIAGONAL = ("mamba", "mamba2", "gla")
 OF_THE_SAME_NAME = ("mlstm", "rwkv7", "ttt", "dense", "slstm", "lstm", "attention")
 
 
@@ -34,7 +34,7 @@ class Theory:
     settings: Settings  # of any budget: verdicts are about layers of any width
 
     def verdict(self, panel: str, series: str) -> Verdict | None:
-        """None where the task tracks no automaton, or the layer is none that expressivity knows."""
+        """Return the verdict on a series; None where the task tracks no automaton, or expressivity does not know the layer."""
         chosen = self._panel(panel)
         model = self.settings.filled_in(next(entry for entry in self.series if entry.label == series).model)
         task = make_task(chosen.task, chosen.options)
@@ -45,7 +45,7 @@ class Theory:
         return _judged(_machine(task), design)
 
     def automaton(self, panel: str) -> DFA:
-        """That the verdicts on this panel are about."""
+        """Return the automaton that the verdicts on this panel are about."""
         chosen = self._panel(panel)
         task = make_task(chosen.task, chosen.options)
         if not isinstance(task, TrackingTask):
@@ -68,13 +68,13 @@ class Theory:
 
 
 def automaton_of(machine: MooreMachine) -> DFA:
-    """Of the words after which the answer is 1, or, where there are more than two answers, that of the empty word."""
+    """Return the automaton of the words after which the answer is 1, or that of the empty word if there are more than two."""
     smallest = minimal_machine(machine)
     return smallest.recogniser(1 if smallest.classes == 2 else smallest.outputs[smallest.start])
 
 
 def architecture_of(model: ModelConfig) -> Architecture | None:
-    """None for a mixture of layers, and for a layer that expressivity does not know."""
+    """Return the architecture of a model; None for a mixture of layers, and for a layer that expressivity does not know."""
     if len(set(model.mixers)) > 1 or any(options != model.options[0] for options in model.options):
         return None
     mixer, options, layers = model.mixers[0], model.options[0], model.layers
@@ -91,7 +91,7 @@ def architecture_of(model: ModelConfig) -> Architecture | None:
         return Architecture("s4d" if mixer == "s4d" else "complex-diagonal", layers=layers)
     if mixer == "s4d":
         return Architecture("s4d-real", eigenvalues, layers=layers)
-    if mixer in DIAGONAL:
+    if mixer in DIAGONAL_MIXERS:
         return Architecture("diagonal", eigenvalues, layers=layers)
     if mixer != "deltanet" or (kind := _delta_net(eigenvalues, options)) is None:
         return None
@@ -99,7 +99,9 @@ def architecture_of(model: ModelConfig) -> Architecture | None:
 
 
 def _delta_net(eigenvalues: EigenRange, options: Mapping[str, Any]) -> str | None:
-    """Theory knows a gate for each head in [0, 1], and gates for each channel there or in the range of the factors."""
+    """Return the kind of a DeltaNet by its gates, or None if theory does not know them.
+
+    It knows one gate per head in [0, 1], and one per channel there or in the range of the factors."""
     gate = options.get("gate")
     if gate is None:
         return "deltanet"

@@ -82,7 +82,7 @@ class LanguageCell(Cell):
 def _train(
     run: LanguageRunConfig, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]
 ) -> None:
-    """A run that is finished is not run again, but it must be this one."""
+    """Train the model, unless the run in the folder is finished; raise if that run is another one."""
     if (folder / TRAINED_FILE).exists():
         run = replace(run, corpus_fingerprint=Corpus.open(run.corpus, TRAIN).fingerprint)
         if load_language_run(folder / RUN_FILE) != run:
@@ -102,7 +102,7 @@ def _curve(found: PositionPerplexity) -> tuple[PerplexityPoint, ...]:
 
 @dataclass(frozen=True)
 class LearningPoint:
-    """Over a stretch of steps; `tokens` seen at its end."""
+    """A point of a learning curve, over a stretch of steps; `tokens` is how many had been seen at its end."""
 
     tokens: int
     loss: float  # mean
@@ -112,7 +112,7 @@ class LearningPoint:
 
 @dataclass(frozen=True)
 class PerplexityPoint:
-    """At the positions since the point before, up to this one."""
+    """A point of a perplexity curve, over the positions after the previous point up to this one."""
 
     position: int
     perplexity: float
@@ -142,7 +142,7 @@ class LanguageResult:
 
     @property
     def last_loss(self) -> float:
-        """On the validation split where there is one, else on the last stretch of training; NaN without any step."""
+        """The last loss on the validation split, or if there is none on the last stretch of training; NaN without any step."""
         validated = [point.validation_loss for point in self.learning if point.validation_loss is not None]
         return (validated or [math.nan, *(point.loss for point in self.learning)])[-1]
 
@@ -163,7 +163,7 @@ def read_learning(run_folder: Path) -> tuple[LearningPoint, ...]:
 
 
 def training_seconds(run_folder: Path) -> float:
-    """Over all the pieces in which it was run."""
+    """Return the seconds of training, over all the pieces in which the run was done."""
     lines = [json.loads(line) for line in (run_folder / METRICS_FILE).read_text().splitlines()]
     tokens = lines[0]["tokens"] / lines[0]["step"] if lines else 0  # a step
     return sum(tokens / line["tokens_per_second"] for line in lines)

@@ -26,7 +26,7 @@ PROGRAM_LENGTHS, PROGRAMS_EACH = (1, 2, 4, 8), 50
 
 @dataclass(frozen=True)
 class TextSource:
-    """Where a text comes from: a dataset by name, or files and folders."""
+    """The source of a text: a dataset by name, or files and folders."""
 
     label: str
     files: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ def _resolved(name: str) -> Path:
 
 @dataclass(frozen=True)
 class LanguageTest:
-    """Perplexity on `texts` in windows of `length` tokens; lm-eval's `tasks`, the first `limit` documents of each."""
+    """A test: perplexity on `texts` in windows of `length` tokens, and lm-eval's `tasks` on `limit` documents of each."""
 
     texts: tuple[TextSource, ...] = ()
     length: int = 16_384
@@ -67,7 +67,7 @@ class LanguageTest:
     limit: int | None = None
 
     def check(self) -> None:
-        """What would else be found out only after the training: every text can be read, and lm-eval is there for the tasks."""
+        """Raise before any training if a text cannot be read, or if lm-eval is not installed and there are tasks for it."""
         for text in self.texts:
             if next(text.documents().pieces(), None) is None:
                 raise ValueError(
@@ -90,7 +90,7 @@ class LanguageTest:
     def scores(
         self, language_model: LanguageModel, folder: Path, device: str, say: Callable[[str], None]
     ) -> dict[str, dict[str, Any]]:
-        """Task → metric → value; `folder` takes the files of our own task. A task that lm-eval does not know is left out."""
+        """Return the values by task and metric, without tasks unknown to lm-eval; `folder` takes the files of our own task."""
         if not self.tasks:
             return {}
         write_program_task(folder)
@@ -102,7 +102,7 @@ class LanguageTest:
 
 
 def write_program_task(folder: Path) -> None:
-    """Programs of swaps (eigentrack.lm.probe) as a multiple-choice task for lm-eval."""
+    """Write programs of swaps (eigentrack.lm.probe) as a multiple-choice task for lm-eval."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = []
     for statements in PROGRAM_LENGTHS:

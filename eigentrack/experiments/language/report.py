@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +10,81 @@ from typing import Any
 
 from eigentrack.experiments.language.cell import LanguageResult
 from eigentrack.experiments.reporting.markdown_table import markdown_table
+from eigentrack.experiments.reporting.wording import counted, joined
 
 Figure = Callable[[LanguageResult], float | None]
+NARROW, WIDE = "[0, 1]", "[-1, 1]"  # as labels of series end
+PERPLEXITY_CAPTION = (
+    "Perplexity (vertical, logarithmic; lower is better) by the position in the text (horizontal), one picture for each text, "
+    "with dotted lines for [0, 1]; the dashed line marks the training length."
+)
+LEARNING_CAPTION = (
+    "Loss on the validation split (left) and norm of the gradient (right) by the number of tokens seen, with a line for each "
+    "seed "
+    "and dotted lines for [0, 1]."
+)
+
+
+def _twins(results: Sequence[LanguageResult], of: Figure) -> dict[str, tuple[float, float]]:
+    """Return by model the medians of a figure in [0, 1] and in [-1, 1], where both have it."""
+    medians: dict[str, float] = {}
+    for series in _series(results):
+        values = [value for run in results if run.series == series and (value := of(run)) is not None]
+        medians |= {series: statistics.median(values)} if values else {}
+    models = dict.fromkeys(series.rsplit(" [", 1)[0] for series in medians)
+    pairs = {model: (f"{model} {NARROW}", f"{model} {WIDE}") for model in models}
+    return {model: (medians[n], medians[w]) for model, (n, w) in pairs.items() if n in medians and w in medians}
+
+
+def lower_at_the_end(results: Sequence[LanguageResult]) -> str:
+    """Say on how many texts the wide range has the lower perplexity at the last positions, and where it differs most."""
+    texts = dict.fromkeys(text for result in results for text in result.perplexities)
+    ends = {
+        (model, text): pair
+        for text in texts
+        for model, pair in _twins(results, lambda result, text=text: _last(result, text)).items()  # type: ignore[misc]
+    }
+    if not ends:
+        return ""
+    lower = sum(wide < narrow for narrow, wide in ends.values())
+    (model, text), (narrow, wide) = max(ends.items(), key=lambda entry: abs(math.log(entry[1][1] / entry[1][0])))
+    return (
+        f"At the last positions, beyond the training length, {WIDE} has the lower perplexity on {lower} of "
+        f"{counted(len(ends), 'text')}. The difference is largest on {text}, with {wide:.4g} for {model} in {WIDE} and "
+        f"{narrow:.4g} "
+        f"in {NARROW}."
+    )
+
+
+def trains_alike(results: Sequence[LanguageResult]) -> str:
+    """Say how the losses at the end compare in both ranges, and how many runs diverged."""
+    losses = _twins(results, lambda result: result.last_loss if result.learning else None)
+    if not losses:
+        return ""
+    said = joined([f"{wide:.3f} in {WIDE} and {narrow:.3f} in {NARROW} ({model})" for model, (narrow, wide) in losses.items()])
+    diverged = sum(result.diverged_at is not None for result in results)
+    return f"The loss at the end of training is {said}. {diverged or 'None'} of {counted(len(results), 'run')} diverged."
+
+
+@dataclass(frozen=True)
+class BenchmarkChange:
+    """An answer that compares both ranges of each model by a benchmark: the first of these figures that twins have."""
+
+    figures: Mapping[str, Figure]
+
+    def __call__(self, results: Sequence[LanguageResult]) -> str:
+        for title, of in self.figures.items():
+            if twins := _twins(results, of):
+                said = joined(
+                    [f"{wide:.3f} in {WIDE} and {narrow:.3f} in {NARROW} for {m}" for m, (narrow, wide) in twins.items()]
+                )
+                return f"The accuracy on “{title}” is {said}."
+        return ""
 
 
 @dataclass(frozen=True)
 class ModelTable:
-    """A row for each model: these figures, and the paper's words by series; a figure that no result has is left out."""
+    """A table with a row for each model: these figures and the paper's words; a figure that no result has is left out."""
 
     columns: Mapping[str, Figure]
     paper: Mapping[str, str]
@@ -37,7 +106,7 @@ class ModelTable:
 
 @dataclass(frozen=True)
 class PerplexityTable:
-    """Perplexity on each text: at the positions up to the training length, and at the last ones."""
+    """A table of the perplexity on each text, at the positions up to the training length and at the last ones."""
 
     paper: Mapping[str, str]
 
@@ -50,7 +119,7 @@ class PerplexityTable:
 
 
 def _within(result: LanguageResult, text: str) -> float | None:
-    """The geometric mean over the stretches that end within the training length, or the first if none does."""
+    """Return the geometric mean over the stretches that end within the training length, or the first if none does."""
     curve = result.perplexities.get(text, ())
     inside = [point.perplexity for point in curve if point.position <= result.trained_to] or [p.perplexity for p in curve[:1]]
     return statistics.geometric_mean(inside) if inside else None
@@ -67,7 +136,7 @@ def _median(runs: Sequence[LanguageResult], of: Figure) -> str:
 
 
 def plot_perplexities(results: Sequence[LanguageResult], path: str) -> None:
-    """A picture for each text; medians over the seeds."""
+    """Draw perplexity by position in one picture for each text, as medians over the seeds."""
     texts = list(dict.fromkeys(text for result in results for text in result.perplexities))
     figure, grid = _subplots(max(1, len(texts)))
     for axes, text in zip(grid, texts, strict=False):
@@ -85,7 +154,7 @@ def plot_perplexities(results: Sequence[LanguageResult], path: str) -> None:
 
 
 def plot_learning(results: Sequence[LanguageResult], path: str) -> None:
-    """Loss while training, on the validation split where there is one, and the highest gradient norm; every seed by itself."""
+    """Draw the loss, on the validation split where there is one, and the highest gradient norm of every seed by tokens seen."""
     figure, grid = _subplots(2)
     for number, series in enumerate(_series(results)):
         for nth, result in enumerate([result for result in results if result.series == series]):

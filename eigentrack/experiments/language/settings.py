@@ -33,7 +33,9 @@ _PRESETS = {"DeltaNet": "deltanet-340m", "Mamba": "mamba-370m", "DeltaNet 1.3B":
 
 @dataclass(frozen=True)
 class LanguageSettings:
-    """`tokenizer` is a name, or the size of a BPE that is trained on the text; `models` and `run` change the presets."""
+    """The settings of a budget for language models; `models` and `run` change the presets.
+
+    `tokenizer` is a name, or the size of a BPE that is trained on the text."""
 
     chooses_rates: ClassVar[bool] = False
 
@@ -70,7 +72,7 @@ class LanguageSettings:
         return self.facts()["budget"]
 
     def facts(self) -> dict[str, str]:
-        """Return what the head of the report's page says of it."""
+        """Return what the page says of the budget, by name."""
         runs = {model: self.run_of(model) for model in self.models}
         training = next(iter(runs.values())).training
         sizes = ", ".join(f"{model} d = {run.model['d_model']} × {run.model['layers']}" for model, run in runs.items())
@@ -165,7 +167,7 @@ DIFFERENCES = (
 
 
 def prepare_text(settings: LanguageSettings, folder: Path, say: Callable[[str], None]) -> None:
-    """The training corpus of all cells; one that is there must come from the same text. First the test is checked."""
+    """Check the test, then prepare the training corpus of all cells; raise if one is there that comes from another text."""
     settings.test.check()
     corpus = folder / CORPUS
     documents = settings.train.documents(settings.validation_share)
@@ -186,7 +188,7 @@ def prepare_text(settings: LanguageSettings, folder: Path, say: Callable[[str], 
 
 
 def _saying(say: Callable[[str], None]) -> Callable[[Progress], None]:
-    """Progress in words, now and then."""
+    """Return a function that says how far the preparation is, every now and then."""
     said_at = time.monotonic()
 
     def report(progress: Progress) -> None:

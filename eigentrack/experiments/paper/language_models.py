@@ -10,7 +10,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from eigentrack.experiments.design.experiment import Experiment, Key, Panel, Score, Series
-from eigentrack.experiments.language.report import ModelTable, PerplexityTable, plot_learning, plot_perplexities
+from eigentrack.experiments.language.cell import LanguageResult
+from eigentrack.experiments.language.report import (
+    LEARNING_CAPTION,
+    PERPLEXITY_CAPTION,
+    ModelTable,
+    PerplexityTable,
+    lower_at_the_end,
+    plot_learning,
+    plot_perplexities,
+    trains_alike,
+)
 from eigentrack.experiments.language.settings import DIFFERENCES, SETTINGS, prepare_text
 
 PANEL = Panel("language models", "language-modelling")
@@ -38,6 +48,8 @@ FIGURE_4_WORDS = {
 FIGURE_4 = Experiment(
     name="figure4",
     title="DeltaNet language models: perplexity by position, beyond the training length",
+    question="Does DeltaNet with eigenvalues in [-1, 1] predict long texts better than in [0, 1], beyond the training length?",
+    answer=lower_at_the_end,
     source="Figure 4, workshop version; its curves are described here in words",
     settings=SETTINGS,
     family="perplexity",
@@ -46,12 +58,14 @@ FIGURE_4 = Experiment(
     score=Score("validation loss", lambda result: result.last_loss),
     columns=(),
     plot=plot_perplexities,
+    caption=PERPLEXITY_CAPTION,
     paper=paper_words(FIGURE_4_WORDS),
     paper_budget=SETTINGS["paper"],
     differences=DIFFERENCES,
     every_rate=True,
     table=PerplexityTable(FIGURE_4_WORDS),
     prepare=prepare_text,
+    read_result=LanguageResult.from_json,
 )
 
 FIGURE_7_WORDS = {
@@ -62,9 +76,12 @@ FIGURE_7 = replace(
     FIGURE_4,
     name="figure7",
     title="Learning curves of DeltaNet and Mamba language models in both ranges",
+    question="Do DeltaNet and Mamba language models train as well with eigenvalues in [-1, 1] as in [0, 1]?",
+    answer=trains_alike,
     source="Figure 7, workshop version; its curves are described here in words",
     series=(*DELTANET, *MAMBA),
     plot=plot_learning,
+    caption=LEARNING_CAPTION,
     paper=paper_words(FIGURE_7_WORDS),
     table=ModelTable(
         {
@@ -80,6 +97,7 @@ FIGURE_8 = replace(
     FIGURE_4,
     name="figure8",
     title="Mamba language models: perplexity by position, beyond the training length",
+    question="Does Mamba with eigenvalues in [-1, 1] predict long texts better than with [0, 1], beyond the training length?",
     source="Figure 8, workshop version; its curves are described here in words",
     series=MAMBA,
     paper=paper_words(FIGURE_8_WORDS),

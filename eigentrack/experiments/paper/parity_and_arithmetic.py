@@ -23,9 +23,10 @@ from eigentrack.experiments.design.experiment import (
     Settings,
 )
 from eigentrack.experiments.design.models import NARROW, in_both_ranges
+from eigentrack.experiments.reporting.answers import RangeGains, TwinsBeyondTraining, WhoSolves
 from eigentrack.experiments.reporting.columns import HORIZON
 from eigentrack.experiments.reporting.comparisons import Division, TimesTheTrainingLength
-from eigentrack.experiments.reporting.curve_plot import plot_scaled_accuracy
+from eigentrack.experiments.reporting.curve_plot import SCALED_CAPTION, plot_scaled_accuracy
 from eigentrack.experiments.reporting.findings import FewerSteps, PaperNumbers, PaperNumbersByPanel
 from eigentrack.experiments.running.length_test import LengthTest
 from eigentrack.training import TrainingConfig
@@ -134,6 +135,8 @@ TRACKS = ("sLSTM", "Mamba [-1, 1]", "DeltaNet [-1, 1]")  # in the paper: a non-l
 TABLE_3 = Experiment(
     name="table3",
     title="Seven models on parity and modular arithmetic, without and with brackets",
+    question="Which models compute parity and modular arithmetic on inputs longer than those they were trained on?",
+    answer=WhoSolves(PAPER.test.lengths),
     source="Tables 3 and 5, ICLR and workshop version",
     settings=SETTINGS,
     family="chomsky",  # as the stored cells are named
@@ -142,6 +145,7 @@ TABLE_3 = Experiment(
     score=SCALED_ACCURACY,
     columns=(HORIZON,),
     plot=plot_scaled_accuracy,
+    caption=SCALED_CAPTION,
     paper=PAPER_VALUES,
     paper_budget=PAPER,
     findings=(PaperNumbersByPanel(ICLR), FewerSteps(PAPER.training.steps)),
@@ -152,6 +156,9 @@ FIGURE_1 = replace(
     TABLE_3,
     name="figure1",
     title="Parity: only a negative eigenvalue, or a non-linear recurrence, tracks it",
+    question="Does widening the eigenvalue range let linear RNNs compute parity on inputs longer than those they were trained "
+    "on?",
+    answer=TwinsBeyondTraining(("DeltaNet", "Mamba"), PAPER.test.lengths),
     source="Figure 1 and the first column of Table 3, workshop and ICLR version",
     panels=PANELS[:1],
     findings=(
@@ -165,15 +172,18 @@ FIGURE_2 = replace(
     TABLE_3,
     name="figure2",
     title="DeltaNet in both ranges on parity and modular arithmetic, by length",
+    question="Does DeltaNet carry parity and modular arithmetic to longer inputs with eigenvalues in [-1, 1] than in [0, 1]?",
+    answer=RangeGains("DeltaNet", PAPER.test.lengths),
     source="Figure 2, workshop version; the values are those of Table 3",
     series=(SERIES["DeltaNet [0, 1]"], SERIES["DeltaNet [-1, 1]"]),
-    findings=(),
+    findings=(PaperNumbersByPanel(ICLR), FewerSteps(PAPER.training.steps)),
 )
 FIGURE_5 = replace(
     TABLE_3,
     name="figure5",
     title="All recurrent models on parity and modular arithmetic, by length",
+    question="Which recurrent models carry parity and modular arithmetic beyond the training lengths?",
     source="Figure 5, workshop version; the values are those of Table 3",
     series=tuple(series for label, series in SERIES.items() if label != "Transformer"),
-    findings=(),
+    findings=(PaperNumbersByPanel(ICLR), FewerSteps(PAPER.training.steps)),
 )

@@ -94,7 +94,7 @@ def twins(seed: int) -> list[Twin]:
 
 
 def run_twin(twin: Twin, report: Callable[[int, float], None] | None = None, models: Path | None = None) -> Outcome:
-    """`models`: the trained model is kept in a folder below it."""
+    """Train and test a twin; with `models`, keep the trained model in a folder below it."""
     start = time.perf_counter()
     torch.manual_seed(twin.training.seed)
     model = SequenceModel(twin.model)
@@ -109,7 +109,10 @@ def run_twin(twin: Twin, report: Callable[[int, float], None] | None = None, mod
 def run_twins(
     cells: list[Twin], report: Callable[[int, int, float], None], models: Path | None = None, workers: int = 2
 ) -> list[Outcome]:
-    """Several at a time, one thread each: their tensors are too small for two. `report(number of the twin, step, loss)`."""
+    """Run several twins at a time and call `report(number of the twin, step, loss)`.
+
+    Each twin has one thread, as its tensors are too small for two.
+    """
     waiting, outcomes = list(enumerate(cells)), dict[int, Outcome]()
     with Pool(workers) as pool:
         while waiting or pool.is_busy:
@@ -131,7 +134,7 @@ def _run_by_itself(line: Line, twin: Twin, models: Path | None) -> Outcome:
 
 
 def claim_holds(outcomes: list[Outcome]) -> bool:
-    """The wide twins are perfect on the test lengths, the narrow ones guess."""
+    """Return whether the wide twins are perfect at the test lengths while the narrow ones guess."""
     return all(
         outcome.at_test_lengths > 0.99 if outcome.twin.model.eigenvalues == WIDE else abs(outcome.at_test_lengths) < 0.1
         for outcome in outcomes
@@ -165,7 +168,7 @@ def to_json(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def write_report(outcomes: list[Outcome], folder: Path) -> tuple[Path, Path]:
-    """The JSON and the plot."""
+    """Write the JSON and the plot, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers, picture = folder / "demo.json", folder / "demo.png"
     write_json(numbers, to_json(outcomes))
@@ -174,7 +177,7 @@ def write_report(outcomes: list[Outcome], folder: Path) -> tuple[Path, Path]:
 
 
 def plot(outcomes: list[Outcome], path: str) -> None:
-    """Both wide twins are right throughout: Mamba's line is broad, so that it shows under DeltaNet's."""
+    """Draw accuracy by length; Mamba's line is broad, so that it shows under DeltaNet's where both are right throughout."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -198,7 +201,7 @@ def plot(outcomes: list[Outcome], path: str) -> None:
 
 
 def _smooth(accuracy: tuple[float, ...]) -> list[float]:
-    """The mean over lengths that are near: a curve at 256 sequences a length is noisy where it guesses."""
+    """Return the mean over neighbouring lengths, as a curve of 256 sequences per length is noisy where a model guesses."""
     running = [0.0]
     for value in accuracy:
         running.append(running[-1] + value)

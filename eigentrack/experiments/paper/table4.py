@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from eigentrack.experiments.language.cell import LanguageResult
 from eigentrack.experiments.language.evaluation import PROGRAMS, LanguageTest
-from eigentrack.experiments.language.report import Figure, ModelTable
+from eigentrack.experiments.language.report import BenchmarkChange, Figure, ModelTable
 from eigentrack.experiments.language.settings import SETTINGS
 from eigentrack.experiments.paper.language_models import DELTANET, FIGURE_4, LARGE, MAMBA, paper_words
 from eigentrack.lm.harness import TABLE_4 as BENCHMARKS
@@ -67,7 +67,7 @@ COLUMNS: dict[str, Figure] = {
 
 
 def plot(results: Sequence[LanguageResult], path: str) -> None:
-    """Accuracies as bars, [0, 1] pale beside [-1, 1]; medians over the seeds."""
+    """Draw accuracies as bars, those of [0, 1] pale beside those of [-1, 1]; they are medians over the seeds."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -93,6 +93,8 @@ TABLE_4 = replace(
     FIGURE_4,
     name="table4",
     title="Benchmarks of language models in both ranges",
+    question="Does widening the range of eigenvalues change what language models score on standard benchmarks?",
+    answer=BenchmarkChange({title: COLUMNS[title] for title in ("average", *ACCURACY, *OTHERS)}),
     source="Table 4, workshop version; perplexities and the average accuracy in percent, of both versions",
     settings={
         budget: replace(settings, test=LanguageTest(tasks=_TASKS[budget], limit=_LIMITS[budget]))
@@ -101,6 +103,7 @@ TABLE_4 = replace(
     family="benchmarks",
     series=(*DELTANET, *MAMBA, *LARGE),
     plot=plot,
+    caption="Accuracy (vertical) on each benchmark (horizontal), with pale bars for [0, 1] beside those for [-1, 1].",
     paper=paper_words(PAPER_VALUES),
     table=ModelTable(COLUMNS, PAPER_VALUES),
 )

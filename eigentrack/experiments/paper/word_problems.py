@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from eigentrack.experiments.design.experiment import HEADS, Experiment, OfBudget, Panel, Score, Series, Settings
 from eigentrack.experiments.design.models import DISK, in_both_ranges, layer
+from eigentrack.experiments.reporting.answers import FurthestReach
 from eigentrack.experiments.reporting.columns import DEAD_BY, HORIZON
 from eigentrack.experiments.reporting.comparisons import Furthest, SecondToken
-from eigentrack.experiments.reporting.curve_plot import plot_sequence_accuracy
+from eigentrack.experiments.reporting.curve_plot import SEQUENCE_CAPTION, plot_sequence_accuracy
 from eigentrack.experiments.reporting.findings import FewerSteps, PaperCurves, Reach
 from eigentrack.experiments.running.length_test import LengthTest
 from eigentrack.training import TrainingConfig
@@ -62,7 +63,7 @@ DIFFERENCES = (
 
 
 def _panel(label: str, group: str, inputs: str = "all", tokens: int = 1) -> Panel:
-    """Training sequences of 32 tokens, or of 64 where an element takes several."""
+    """Return the panel of a group; training sequences have 32 tokens, or 64 where an element takes several."""
     options = {"name": group, "inputs": inputs, "tokens_per_letter": tokens, "begin_token": True}
     trained = 32 if tokens == 1 else 64
     return Panel(label, "group", options, training={"lengths": (trained, trained)})
@@ -108,6 +109,8 @@ S5_REACH = {  # the same as bounds on lengths: who generalises is right at twice
 FIGURE_3 = Experiment(
     name="figure3",
     title="Word problems of S5: sequence accuracy by length",
+    question="How far beyond the training length do linear RNNs solve the word problem of S5, and three easier forms of it?",
+    answer=FurthestReach(baseline=FULL_MATRIX.label),
     source="Figure 3, workshop and ICLR version; its curves are described here in words",
     settings=SETTINGS,
     family="s5",
@@ -120,6 +123,7 @@ FIGURE_3 = Experiment(
     series=(*LINEAR, FULL_MATRIX),
     score=RIGHT_TO,
     plot=plot_sequence_accuracy,
+    caption=SEQUENCE_CAPTION,
     columns=(DEAD_BY, HORIZON),
     paper={"paper": S5_VALUES},
     paper_budget=PAPER,
@@ -147,6 +151,8 @@ Z60_VALUES = {
 FIGURE_6 = Experiment(
     name="figure6",
     title="Word problem of the cyclic group Z60: sequence accuracy by length",
+    question="Do linear RNNs learn to add modulo 60 beyond the training length, with one token or two per element?",
+    answer=FurthestReach(),
     source="Figure 6, workshop version (one seed); its curves are described here in words",
     settings=SETTINGS,
     family="z60",
@@ -154,6 +160,7 @@ FIGURE_6 = Experiment(
     series=(*LINEAR, Series("GLA, disk, 5 blocks", layer("gla", DISK, layers=5, heads=HEADS))),
     score=RIGHT_TO,
     plot=plot_sequence_accuracy,
+    caption=SEQUENCE_CAPTION,
     columns=(DEAD_BY, HORIZON),
     paper={"paper": Z60_VALUES},
     paper_budget=PAPER,

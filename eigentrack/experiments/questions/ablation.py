@@ -20,7 +20,7 @@ from eigentrack.experiments.design.models import NARROW, WIDE, equally_large
 from eigentrack.experiments.paper import parity_and_arithmetic
 from eigentrack.experiments.reporting.columns import HORIZON
 from eigentrack.experiments.reporting.comparisons import RangeOrStructure
-from eigentrack.experiments.reporting.curve_plot import plot_scaled_accuracy
+from eigentrack.experiments.reporting.curve_plot import SCALED_CAPTION, plot_scaled_accuracy
 from eigentrack.experiments.running.length_test import LengthTest
 
 HEAD = {"heads": HEADS, "conv": 0, "key_dim": 16, "value_dim": 16}
@@ -62,10 +62,17 @@ SMOKE = replace(
     validate_every=5,
     checkpoint_every=5,
 )
+COMPARISON = RangeOrStructure(
+    tuple(STRUCTURES),
+    "GH stands for a generalised Householder factor, as DeltaNet has one per token and DeltaProduct several; diagonal is GLA, "
+    "gated GH is gated DeltaNet, and dense is a full matrix.",
+)
 
 EXPERIMENT = Experiment(
     name="ablation",
     title="Range or structure? Five transition structures in two ranges, at equal parameters and state size",
+    question="Does state tracking need the wide range of eigenvalues, or a richer transition matrix?",
+    answer=COMPARISON.answer,
     source="none: an open question of the paper's readers; the paper compares diagonal and one GH at unequal sizes",
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     family="ablation",
@@ -81,5 +88,6 @@ EXPERIMENT = Experiment(
     score=SCALED_ACCURACY,
     columns=(HORIZON,),
     plot=plot_scaled_accuracy,
-    findings=(RangeOrStructure(tuple(STRUCTURES)),),
+    caption=SCALED_CAPTION,
+    findings=(COMPARISON,),
 )

@@ -32,13 +32,15 @@ from eigentrack.experiments.paper import parity_and_arithmetic as table3
 from eigentrack.experiments.paper.parity_and_arithmetic import ARITHMETIC, NO_DECAY
 from eigentrack.experiments.reporting.columns import HORIZON
 from eigentrack.experiments.reporting.findings import FewerSteps, PaperNumbers
-from eigentrack.experiments.reporting.series_grid_plot import plot_each_series
+from eigentrack.experiments.reporting.series_grid_plot import CAPTION, plot_each_series
 from eigentrack.experiments.studies.arithmetic import (
     AGAIN_AND_AGAIN,
     LOSS_FELL_AT,
     OFF_BY,
     TURNING_ERROR,
+    BestOfASearch,
     LossAboveFloor,
+    StudiedResult,
     best_median,
     neighbouring_offsets,
     repeated_terms,
@@ -151,16 +153,22 @@ EXPERIMENT = replace(
     table3.TABLE_3,
     name="arithmetic",
     title="Modular arithmetic without brackets: two factors, a gate, no weight decay, smoothed labels",
+    question="Can a linear RNN learn modular arithmetic without brackets so that it holds beyond the training lengths?",
+    answer=BestOfASearch(PAPER.test.lengths, "1 factor", PAPER_VALUES["paper, ICLR: best [median]"], searched="no decay"),
     source="Table 3, ICLR version, column 2, which stops at one factor",
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     family="arithmetic",
     panels=table3.PANELS[1:2],
     series=SERIES,
     plot=partial(plot_each_series, models="DeltaNet [-1, 1]; polygon: its last block is GLA"),
+    caption=CAPTION,
     columns=(HORIZON, LOSS_FELL_AT, LOSS_ABOVE_FLOOR.column, OFF_BY, TURNING_ERROR, AGAIN_AND_AGAIN),
     paper=PAPER_VALUES,
     findings=(
-        *(PaperNumbers(values, f"the {column.split(':')[0]}") for column, values in PAPER_VALUES.items()),
+        *(
+            PaperNumbers(values, f"the paper's {column.split(':')[0].split()[-1]} version")
+            for column, values in PAPER_VALUES.items()
+        ),
         best_median,
         neighbouring_offsets,
         turning_heads,
@@ -170,4 +178,5 @@ EXPERIMENT = replace(
     ),
     differences=(*table3.DIFFERENCES[:1], *SEARCHED),
     study=study,
+    read_result=StudiedResult.from_json,
 )

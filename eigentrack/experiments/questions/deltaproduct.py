@@ -17,7 +17,7 @@ from eigentrack.experiments.design.theory import Theory
 from eigentrack.experiments.paper import word_problems
 from eigentrack.experiments.reporting.columns import DEAD_BY, HORIZON
 from eigentrack.experiments.reporting.comparisons import FewestFactors
-from eigentrack.experiments.reporting.curve_plot import plot_sequence_accuracy
+from eigentrack.experiments.reporting.curve_plot import SEQUENCE_CAPTION, plot_sequence_accuracy
 from eigentrack.experiments.reporting.findings import FewerSteps, PaperCurves, Reach
 from eigentrack.experiments.running.length_test import LengthTest
 
@@ -82,6 +82,8 @@ PAPER_REACH = {  # the same as bounds on lengths
 EXPERIMENT = Experiment(
     name="deltaproduct",
     title="How many Householder factors a group needs, in one layer",
+    question="How many Householder factors per token does one layer need to learn a group, and how many are enough in theory?",
+    answer=FewestFactors(LABELS, THEORY).answer,
     source="the word problems of Siems et al. 2025; its curves are described here in words",
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     family="deltaproduct",
@@ -89,6 +91,7 @@ EXPERIMENT = Experiment(
     series=SERIES,
     score=word_problems.RIGHT_TO,
     plot=partial(plot_sequence_accuracy, models="DeltaNet [-1, 1], one layer, n factors a token"),
+    caption=SEQUENCE_CAPTION,
     columns=(DEAD_BY, HORIZON, THEORY.column),
     paper={"DeltaProduct paper": PAPER_VALUES},
     paper_budget=PAPER,

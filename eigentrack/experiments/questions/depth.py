@@ -1,4 +1,4 @@
-"""How many layers does a language take? The smallest depth that learns it, beside the smallest that theory knows to suffice."""
+"""The smallest number of layers that learns a language, beside the smallest that theory knows to suffice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eigentrack.experiments.questions.regular_languages import (
     language_panel,
     with_steps,
 )
-from eigentrack.experiments.reporting.horizon_map import plot_horizons
+from eigentrack.experiments.reporting.horizon_map import CAPTION, plot_horizons
 from eigentrack.experiments.studies.depth import SmallestDepth, label
 
 LANGUAGES = {  # all named ones that some depth of at least one of the layers can do, says theory, and training can show
@@ -69,6 +69,8 @@ SMALLEST = SmallestDepth(("DeltaNet [-1, 1]", "GLA [-1, 1]", "GLA, disk"), DEPTH
 EXPERIMENT = Experiment(
     name="depth",
     title="The smallest depth that learns a language, beside the bound of theory",
+    question="How many layers does a language take, in training and in theory?",
+    answer=SMALLEST.answer,
     source="none: the paper proves that depth helps (its Theorems 4 and 6), and trains 1 and 5 layers",
     settings={"smoke": SMOKE, "short": with_steps(SHORT, 1500, warmup=75), "paper": PAPER},
     family="depth",
@@ -79,6 +81,7 @@ EXPERIMENT = Experiment(
     f"nothing, and {len(GROUPS)} groups of which it does for DeltaNet: {', '.join(GROUPS)}",
     score=HORIZON_SCORE,
     plot=partial(plot_horizons, answer=THEORY.answer),
+    caption=CAPTION,
     findings=(SMALLEST.findings,),
     table=SMALLEST.table,
 )

@@ -16,8 +16,10 @@ from eigentrack.experiments.questions.regular_languages import (
     group_panel,
     with_steps,
 )
+from eigentrack.experiments.reporting.answers import AgreementWithTheory
 from eigentrack.experiments.reporting.columns import HORIZON
-from eigentrack.experiments.reporting.horizon_map import plot_horizons
+from eigentrack.experiments.reporting.comparisons import LearnedBy
+from eigentrack.experiments.reporting.horizon_map import CAPTION, plot_horizons
 
 MORE = 3  # times the steps, for the hard tasks
 PANELS = (
@@ -50,6 +52,8 @@ THEORY = Theory(PANELS, SERIES, PAPER)
 EXPERIMENT = Experiment(
     name="family",
     title=f"All linear layers on six tasks, two layers each; Z60 and S5 are trained {MORE} times as long",
+    question="Which linear layers learn which of six tasks, and does that agree with theory?",
+    answer=AgreementWithTheory(THEORY),
     source="none: the paper trains Mamba, DeltaNet and mLSTM",
     settings={
         "smoke": SMOKE,
@@ -62,5 +66,7 @@ EXPERIMENT = Experiment(
     setup="two layers, no convolution",
     score=SCALED_ACCURACY,
     plot=partial(plot_horizons, answer=THEORY.answer),
+    caption=CAPTION,
+    findings=(LearnedBy(THEORY),),
     columns=(HORIZON, THEORY.column),
 )

@@ -27,7 +27,7 @@ from eigentrack.experiments.questions.regular_languages import (
 )
 from eigentrack.experiments.reporting.columns import HORIZON, constant_column
 from eigentrack.experiments.reporting.comparisons import OnlyTogether
-from eigentrack.experiments.reporting.series_grid_plot import plot_each_series
+from eigentrack.experiments.reporting.series_grid_plot import CAPTION, plot_each_series
 
 PANELS = (
     flip_flop_panel("flip-flop, with resets"),
@@ -51,11 +51,25 @@ SERIES = equally_large(
     mlp_width=2,
 )
 THEORY = Theory(PANELS, SERIES, PAPER)
-KINDS = {"diagonal": "diagonal", "GH": "GH alone", "gated GH": "gate and GH", "KDA": "gate and GH"}  # by the label's beginning
+KINDS = {
+    "diagonal": "a diagonal gate alone",
+    "GH": "factors alone",
+    "gated GH": "both",
+    "KDA": "both",
+}  # by the label's beginning
+COMPARISON = OnlyTogether(
+    KINDS,
+    "both",
+    "GH stands for n generalised Householder factors per token (DeltaNet), diagonal for gates alone (GLA); gated GH has both "
+    "with "
+    "one gate per head, KDA with one gate per channel.",
+)
 
 EXPERIMENT = Experiment(
     name="hybrids",
     title="Gates and Householder factors together: what one layer learns, eigenvalues in [-1, 1] or in the disk",
+    question="Does a Householder factor with a diagonal gate learn what neither learns alone?",
+    answer=COMPARISON.answer,
     source="none: the paper leaves open what combinations of diagonal and Householder gates can do",
     settings={"smoke": SMOKE, "short": with_steps(SHORT, 2000, warmup=100), "paper": PAPER},
     family="hybrids",
@@ -63,7 +77,8 @@ EXPERIMENT = Experiment(
     series=SERIES,
     setup="one layer, no convolution, MLPs that make all models equally large; resets are one letter in sixteen",
     score=SCALED_ACCURACY,
-    findings=(OnlyTogether(KINDS, "gate and GH", "Gate and GH"),),
+    findings=(COMPARISON,),
     plot=partial(plot_each_series, models="one layer; GH, KDA: n factors with eigenvalues in [-1, 1]"),
+    caption=CAPTION,
     columns=(HORIZON, constant_column(PANELS, PAPER.test.lengths), THEORY.column),
 )

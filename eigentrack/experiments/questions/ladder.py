@@ -22,8 +22,8 @@ from eigentrack.experiments.questions.regular_languages import (
     rarely_reset,
     with_steps,
 )
-from eigentrack.experiments.reporting.horizon_map import plot_horizons
-from eigentrack.experiments.studies.ladder import TheoryAgainstPractice, study
+from eigentrack.experiments.reporting.horizon_map import CAPTION, plot_horizons
+from eigentrack.experiments.studies.ladder import StudiedResult, TheoryAgainstPractice, study
 
 EASY = (
     language_panel("1*", "tomita1"),
@@ -68,6 +68,8 @@ COMPARISON = TheoryAgainstPractice(THEORY, [panel.label for panel in HARD], MORE
 EXPERIMENT = Experiment(
     name="ladder",
     title="Theory against practice: what can be recognised, and what is learned",
+    question="Where do theory and training disagree?",
+    answer=COMPARISON.answer,
     source="none: the paper proves what each layer can and cannot do, and trains on a few of these languages",
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     family="ladder",
@@ -76,7 +78,9 @@ EXPERIMENT = Experiment(
     setup="two layers, no convolution",
     score=HORIZON_SCORE,
     plot=partial(plot_horizons, answer=THEORY.answer),
+    caption=CAPTION,
     findings=(COMPARISON.findings,),
     table=COMPARISON.table,
     study=study,
+    read_result=StudiedResult.from_json,
 )

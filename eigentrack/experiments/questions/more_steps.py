@@ -18,9 +18,10 @@ from eigentrack.experiments.design.theory import Theory
 from eigentrack.experiments.paper import parity_and_arithmetic as table3
 from eigentrack.experiments.paper.parity_and_arithmetic import ARITHMETIC, PARITY
 from eigentrack.experiments.questions import hybrids, ladder, regular_languages
+from eigentrack.experiments.reporting.answers import BesideThePaper
 from eigentrack.experiments.reporting.comparisons import WithMoreSteps
 from eigentrack.experiments.reporting.findings import FewerSteps, Horizons, PaperNumbersByPanel
-from eigentrack.experiments.reporting.horizon_map import plot_horizons
+from eigentrack.experiments.reporting.horizon_map import CAPTION, plot_horizons
 
 TABLE_3_RATES = {  # by the pilot of Table 3
     (PARITY, "sLSTM"): 1e-3,
@@ -37,6 +38,8 @@ LONGER = replace(
     table3.TABLE_3,
     name="longer",
     title="Parity and modular arithmetic without brackets for 100,000 steps",
+    question="Do the models reach the paper's scores when they are trained for as many steps as the paper's?",
+    answer=BesideThePaper(TABLE_3_VALUES["paper, ICLR: best [median]"]),
     source="Table 3, columns 1 and 2, ICLR and workshop version; short: the paper's number of steps, an eighth of its batch",
     settings={
         "smoke": replace(table3.SMOKE, rates=PAPER.rates, pilot=False, seeds=(0,)),
@@ -54,7 +57,7 @@ LONGER = replace(
     paper=TABLE_3_VALUES,
     findings=(
         PaperNumbersByPanel(TABLE_3_VALUES["paper, ICLR: best [median]"]),
-        Horizons(PARITY, "Parity. "),
+        Horizons(PARITY),
         FewerSteps(PAPER.training.steps),
     ),
     differences=(
@@ -98,6 +101,8 @@ THEORY = Theory(MISSED_PANELS, MISSED_SERIES, regular_languages.PAPER)
 PATIENCE = Experiment(
     name="patience",
     title="What can be recognised and was not learned, with ten times the steps or more",
+    question="Are languages that theory allows and training missed learned with ten times the steps or more?",
+    answer=WithMoreSteps().answer,
     source="none: the fields of `ladder` and `hybrids` that disagree with theory because training did not find the network",
     settings={
         "smoke": replace(regular_languages.SMOKE, rates=regular_languages.PAPER.rates),
@@ -111,6 +116,7 @@ PATIENCE = Experiment(
     setup="two layers or one, no convolution; each field at the rate that the pilot of `ladder` or `hybrids` chose",
     score=HORIZON_SCORE,
     plot=partial(plot_horizons, answer=THEORY.answer),
+    caption=CAPTION,
     findings=(WithMoreSteps(),),
     columns=(THEORY.column,),
 )

@@ -18,8 +18,9 @@ from functools import partial
 from eigentrack.experiments.design.experiment import Series
 from eigentrack.experiments.paper import parity_and_arithmetic as table3
 from eigentrack.experiments.paper.parity_and_arithmetic import NO_DECAY, PARITY, SMOOTHED
+from eigentrack.experiments.reporting.answers import BestChange
 from eigentrack.experiments.reporting.findings import FewerSteps, Horizons, PaperNumbers
-from eigentrack.experiments.reporting.series_grid_plot import plot_each_series
+from eigentrack.experiments.reporting.series_grid_plot import CAPTION, plot_each_series
 from eigentrack.spectrum import EigenRange
 
 DELTA_NET, MAMBA = table3.SERIES["DeltaNet [-1, 1]"], table3.SERIES["Mamba [-1, 1]"]
@@ -44,6 +45,9 @@ EXPERIMENT = replace(
     table3.TABLE_3,
     name="parity",
     title="Parity: eigenvalues near -1 and 1, eigenvalues that are cut there, and what else keeps them there",
+    question="What keeps DeltaNet and Mamba in [-1, 1] from computing parity at every length: weight decay, hard labels, or "
+    "eigenvalues that only come near -1?",
+    answer=BestChange((DELTA_NET.label, MAMBA.label), PAPER.test.lengths),
     source="Figure 1 and the first column of Table 3; short: the released code's number of steps, batch and rate",
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     family="parity",
@@ -59,6 +63,7 @@ EXPERIMENT = replace(
         Series(f"{MAMBA.label}, no decay, smoothed 0.1", MAMBA.model, {**NO_DECAY, **SMOOTHED}),
     ),
     plot=partial(plot_each_series, models="two blocks"),
+    caption=CAPTION,
     paper=PAPER_VALUES,
     findings=(
         PaperNumbers(PAPER_VALUES["paper, ICLR: best [median]"]),

@@ -11,8 +11,8 @@ from dataclasses import replace
 from eigentrack.experiments.design.experiment import HEADS, Experiment, Panel, Score, Series, Settings
 from eigentrack.experiments.design.models import DISK, NARROW, WIDE, in_both_ranges, layer
 from eigentrack.experiments.running.length_test import LengthTest
-from eigentrack.experiments.studies.robustness import study
-from eigentrack.experiments.studies.robustness_table import plot, table
+from eigentrack.experiments.studies.robustness import NetworkFacts, study
+from eigentrack.experiments.studies.robustness_table import CAPTION, answer, findings, plot, table
 from eigentrack.training import TrainingConfig
 
 PAPER = Settings(
@@ -44,6 +44,8 @@ SMOKE = replace(
 EXPERIMENT = Experiment(
     name="mat",
     title="Robust state tracking: horizon, noise that is borne, and what theory says",
+    question="Which networks track state robustly, on the worst words and with an error in every step?",
+    answer=answer,
     source="Metric Automata Theory (Dankowiakowski and Ronca, 2025), which shows a trained Mamba that collapses on flip-flop, "
     "after about 1000 letters that are ignored",
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
@@ -64,7 +66,10 @@ EXPERIMENT = Experiment(
     ),
     score=Score("largest error that was borne in every step", lambda result: result.noise),
     plot=plot,
+    caption=CAPTION,
+    findings=(findings,),
     every_rate=True,
     table=table,
     study=study,
+    read_result=NetworkFacts.from_json,
 )

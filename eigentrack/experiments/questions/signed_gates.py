@@ -20,7 +20,7 @@ from eigentrack.experiments.design.theory import Theory
 from eigentrack.experiments.questions.regular_languages import PAPER, SHORT, SMOKE, group_panel
 from eigentrack.experiments.reporting.columns import HORIZON
 from eigentrack.experiments.reporting.comparisons import SignHelps
-from eigentrack.experiments.reporting.series_grid_plot import plot_each_series
+from eigentrack.experiments.reporting.series_grid_plot import CAPTION, plot_each_series
 from eigentrack.layers.gla import TEMPERATURE
 
 PANELS = (
@@ -37,10 +37,13 @@ SERIES = (
     Series(FLAT, layer("gla", WIDE, layers=2, heads=HEADS, gate_temperature=TEMPERATURE)),
     Series(RIVAL, layer("gla", DISK, layers=2, heads=HEADS)),
 )
+COMPARISON = SignHelps(("GLA", "GLA, from the middle", "Mamba-2", "mLSTM"), FLAT, RIVAL)
 
 EXPERIMENT = Experiment(
     name="signed_gates",
     title="Signed gates in GLA, Mamba-2 and mLSTM, two layers, beside gates that turn",
+    question="Do GLA, Mamba-2 and mLSTM track state once their gates may be negative?",
+    answer=COMPARISON.answer,
     source="none: the paper widens Mamba and DeltaNet alone, for the kernels of the others compute gates as logarithms",
     settings={
         "smoke": SMOKE,
@@ -57,7 +60,8 @@ EXPERIMENT = Experiment(
     series=SERIES,
     setup="two layers, no convolution",
     score=SCALED_ACCURACY,
-    findings=(SignHelps(("GLA", "GLA, from the middle", "Mamba-2", "mLSTM"), FLAT, RIVAL),),
+    findings=(COMPARISON,),
     plot=partial(plot_each_series, models="two layers"),
+    caption=CAPTION,
     columns=(HORIZON, Theory(PANELS, SERIES, PAPER).column),
 )

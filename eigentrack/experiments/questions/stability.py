@@ -1,4 +1,4 @@
-"""Where does training diverge? Model size × learning rate × range, for DeltaNet and Mamba on modular arithmetic, unclipped."""
+"""Divergence of training by model size, learning rate and range, for DeltaNet and Mamba on modular arithmetic, unclipped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eigentrack.experiments.paper import parity_and_arithmetic
 from eigentrack.experiments.paper.parity_and_arithmetic import ARITHMETIC
 from eigentrack.experiments.running.length_test import LengthTest
 from eigentrack.experiments.studies.stability import UnstableRuns, table
-from eigentrack.experiments.studies.stability_plot import plot
+from eigentrack.experiments.studies.stability_plot import CAPTION, plot
 
 PAPER = replace(
     parity_and_arithmetic.PAPER,
@@ -50,9 +50,14 @@ def _width(factor: int) -> OfBudget:
     return OfBudget(lambda settings: factor * settings.d_model)
 
 
+UNSTABLE = UnstableRuns(guess=math.log(5))  # among five answers
+
+
 EXPERIMENT = Experiment(
     name="stability",
     title="Where runs diverge, by model size, learning rate and range",
+    question="Is training less stable with eigenvalues in [-1, 1] than in [0, 1]?",
+    answer=UNSTABLE.answer,
     source="none; the paper says that both models trained stably in the wide range, without a change of the learning rate",
     settings={"smoke": SMOKE, "short": SHORT, "paper": PAPER},
     family="stability",
@@ -65,7 +70,8 @@ EXPERIMENT = Experiment(
     score=SCALED_ACCURACY,
     setup=f"{ARITHMETIC}, three layers, no convolution; gradients are not clipped",
     plot=partial(plot, task=ARITHMETIC),
-    findings=(UnstableRuns(guess=math.log(5)),),  # among five answers
+    caption=CAPTION,
+    findings=(UNSTABLE,),
     every_rate=True,
     table=table,
 )

@@ -20,7 +20,7 @@ from eigentrack.experiments.design.models import NARROW, WIDE, in_both_ranges
 from eigentrack.experiments.questions.regular_languages import PAPER, SHORT, SMOKE, with_steps
 from eigentrack.experiments.reporting.columns import HORIZON
 from eigentrack.experiments.running.length_test import LengthTest
-from eigentrack.experiments.studies.tradeoff import RecallAndTracking
+from eigentrack.experiments.studies.tradeoff import CAPTION, RecallAndTracking
 from eigentrack.layers.gla import SIGNED_TEMPERATURE, TEMPERATURE
 
 RECALL, TRACKING = "recall", "S5, swaps"
@@ -58,6 +58,8 @@ COMPARISON = RecallAndTracking(RECALL, TRACKING, FLAT, PAIRS, LENGTH, TRAINED)
 EXPERIMENT = Experiment(
     name="tradeoff",
     title="State tracking against recall, in both ranges",
+    question="Does tracking state cost recall?",
+    answer=COMPARISON.answer,
     source="none: the paper asks whether the wide range costs other abilities, and measures language models only",
     settings={
         "smoke": replace(SMOKE, test=replace(TEST, sequences=4, far=0)),
@@ -79,4 +81,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     plot=COMPARISON.plot,
+    caption=CAPTION,
 )

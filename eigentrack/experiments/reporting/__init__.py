@@ -1,1 +1,1 @@
-"""What becomes of an experiment's results: a page, its tables, plots, and the kinds of findings that it may list."""
+"""The report of an experiment: its page, tables and plots, and the kinds of answers and findings on it."""

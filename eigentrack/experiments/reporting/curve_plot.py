@@ -26,11 +26,20 @@ MARKED_EVERY = 0.32  # of a panel's diagonal, along a curve
 WIDEST, NARROWEST = 3.2, 1.5  # lines of the medians
 DECADE = 10
 LONG_LABEL = 32  # letters, of which two do not fit under a panel side by side
+DASHED = "the dashed line marks the longest training length"
+SCALED_CAPTION = (
+    "Scaled accuracy (vertical; 0 is guessing, 1 is perfect) by sequence length (horizontal), with a thick line for the median "
+    f"over the seeds and thin ones for each seed; {DASHED}."
+)
+SEQUENCE_CAPTION = (
+    "Share of the sequences whose answers are all right (vertical) by sequence length (horizontal), with a thick line for the "
+    f"median over the seeds and thin ones for each seed; {DASHED}."
+)
 SCALED = f"scaled accuracy (0: guessing), mean over lengths within ±{NEAR:.0%}"
 
 
 def plot_scaled_accuracy(results: Sequence[CellResult], path: str, *, models: str = "") -> None:
-    """`models`: the legend's title, for what the names of the series leave out."""
+    """Draw scaled accuracy by length; `models`, the legend's title, says what the names of the series leave out."""
 
     _plot(results, path, scaled_accuracies, SCALED, models)
 
@@ -48,13 +57,13 @@ def scaled_accuracies(result: CellResult, points: Sequence[CurvePoint]) -> list[
 
 
 def curve_of(result: CellResult, values_of: ValuesOf) -> Curve | None:
-    """None of a run that diverged."""
+    """Return the lengths and values of a run, or None if it diverged."""
     points = _asked(result)
     return ([point.length for point in points], values_of(result, points)) if points else None
 
 
 def length_scale(results: Sequence[CellResult]) -> str:
-    """Of an axis; below a decade a logarithmic one has hardly a number."""
+    """Return the scale of the axis of lengths, linear below a decade, where a logarithmic axis has hardly a number."""
     lengths = [point.length for result in results for point in _asked(result)] or [1]
     return "log" if max(lengths) > DECADE * min(lengths) else "linear"
 
@@ -102,7 +111,7 @@ def _plot(
 
 
 def _styles(series: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Both ranges of a model have one colour; [0, 1] is dotted, and drawn above what is not."""
+    """Return the style of each series: both ranges of a model have one colour, and [0, 1] is dotted and drawn on top."""
     models = list(dict.fromkeys(map(_model, series)))
     styles = {}
     for number, name in enumerate(series):
@@ -118,7 +127,7 @@ def _styles(series: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _draw(axes: Any, curves: Sequence[Curve], style: dict[str, Any], label: str) -> None:
-    """A series without a curve has its name in the legend, and no line."""
+    """Draw the seeds and their median; a series without a curve has its name in the legend, and no line."""
     if len(curves) > 1:
         for lengths, values in curves:
             axes.plot(lengths, values, color=style["color"], linestyle=style["linestyle"], linewidth=0.9, alpha=0.6)
@@ -129,14 +138,14 @@ def _draw(axes: Any, curves: Sequence[Curve], style: dict[str, Any], label: str)
 
 
 def _diverged(runs: int, curves: int) -> str:
-    """A run that diverged has no curve, and the median of the others is better than it was."""
+    """Say how many runs diverged: they have no curve, so that the median that is drawn is too good."""
     if curves == runs:
         return ""
     return f"; {runs - curves} of {runs} diverged" if curves else ": diverged"
 
 
 def _note(results: Sequence[CellResult]) -> str:
-    """Which line is what, and why curves end."""
+    """Say which line is what, and why curves end."""
     seeds = sorted({result.seed for result in results})
     ends = sorted({result.scores.longest for result in results if result.scores.curve})
     named = ", ".join(map(str, seeds))
@@ -155,7 +164,7 @@ def _model(series: str) -> str:
 
 
 def _near_means(points: Sequence[CurvePoint]) -> list[float]:
-    """The mean accuracy over the lengths within NEAR of each."""
+    """Return the mean accuracy over the lengths within NEAR of each."""
     return [
         statistics.fmean(other.accuracy for other in points if abs(other.length - point.length) <= NEAR * point.length)
         for point in points
@@ -163,6 +172,6 @@ def _near_means(points: Sequence[CurvePoint]) -> list[float]:
 
 
 def median_curve(curves: Sequence[Curve]) -> Curve:
-    """As far as every seed was tested: up to there at the same lengths, but a seed that has failed is not tested further."""
+    """Return the median over the seeds, as far as all of them were tested: a seed that has failed is not tested further."""
     values = [statistics.median(at_a_length) for at_a_length in zip(*(values for _, values in curves), strict=False)]
     return curves[0][0][: len(values)], values

@@ -12,12 +12,17 @@ from collections.abc import Callable, Sequence
 
 from eigentrack.experiments.running.task_cell import REACH, CellResult, learned
 
+CAPTION = (
+    "Each field has the horizon of a model (horizontal) on a task (vertical), the length up to which 99 % of the answers are "
+    "right, and what theory says (✓ can, ✗ cannot, ? unknown); brighter is longer, and the line in the colour bar marks the "
+    "longest training length."
+)
 MARKS = {"can": "✓", "cannot": "✗", "unknown": "?", "–": "–"}
 APART = 1.35  # ratio of two lengths whose ticks do not touch
 
 
 def plot_horizons(results: Sequence[CellResult], path: str, *, answer: Callable[[str, str], str]) -> None:
-    """`answer(panel, series)`: can, cannot, unknown, or – where theory is not asked."""
+    """Draw the map; `answer(panel, series)` returns can, cannot, unknown, or – where theory is not asked."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -56,7 +61,7 @@ def plot_horizons(results: Sequence[CellResult], path: str, *, answer: Callable[
 
 
 def _tested(runs: Sequence[CellResult]) -> list[CellResult]:
-    """A run that diverged was not."""
+    """Return the runs that were tested, which are those that did not diverge."""
     return [run for run in runs if run.scores.longest]
 
 
@@ -75,7 +80,7 @@ def _numbers(runs: Sequence[CellResult]) -> str:
 
 
 def _rows(results: Sequence[CellResult], panels: Sequence[str]) -> list[str]:
-    """The tasks; those trained for longer than others say so."""
+    """Return the names of the tasks, with a remark at those that were trained for longer than others."""
     steps = {panel: max(result.steps for result in results if result.panel == panel) for panel in panels}
     usual = min(steps.values())
     return [panel if steps[panel] == usual else f"{panel} ({steps[panel] / usual:.3g} × the steps)" for panel in panels]
@@ -94,7 +99,7 @@ def _legend(results: Sequence[CellResult], longest: int, trained_to: int) -> str
 
 
 def _ticks(longest: int, trained_to: int) -> list[int]:
-    """Powers of ten, the trained and the longest length; what would touch one of these two is left out."""
+    """Return powers of ten, the trained and the longest length, without powers that would touch one of these two."""
     named = sorted({trained_to, max(longest, trained_to)})
     powers = [10**power for power in range(1 + int(math.log10(named[-1])))]
     return sorted({*named, *(power for power in powers if all(max(power, n) / min(power, n) > APART for n in named))})

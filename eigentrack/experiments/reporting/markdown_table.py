@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    """Its lines."""
+    """Return the lines of the table."""
     first, *others = ([field.replace("|", r"\|") for field in row] for row in (head, *rows))
     return [_line(first), "|---" * len(first) + "|", *map(_line, others)]
 

@@ -1,4 +1,4 @@
-"""The files of a report: a Markdown page with our values beside the paper's, all numbers as JSON, and the plot."""
+"""The files of a report: a Markdown page that opens with its answer, all numbers as JSON, and the plot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATH_ONLY = "> **Smoke budget: tiny models and a few steps. The numbers prove th
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """NAME.md, NAME.json and, once there is a result, NAME.png: one folder can hold several experiments."""
+    """Write NAME.md, NAME.json and, once there is a result, NAME.png, and return their paths."""
     page, numbers, picture = (folder / f"{report.experiment.name}.{kind}" for kind in ("md", "json", "png"))
     as_json, text = numbers_text(report.to_json()), markdown(report)
     write_text(numbers, as_json)
@@ -32,27 +32,46 @@ def write_report(report: Report, folder: Path) -> list[Path]:
 
 
 def numbers_text(values: dict[str, Any]) -> str:
-    """As JSON with one result a line: most of it are the points of curves, twice as long with a number a line."""
+    """Return the JSON with one result per line: one number per line would double the length of the file."""
     head = json.dumps({name: value for name, value in values.items() if name != "results"}, indent=2)
     lines = ",\n".join(f"    {json.dumps(result, separators=(',', ':'))}" for result in values["results"])
     return f'{head[:-2]},\n  "results": [\n{lines}\n  ]\n}}\n'
 
 
 def markdown(report: Report) -> str:
+    """Return the page: question and answer, plot, findings, tables, differences, and last how it was measured."""
     experiment = report.experiment
     lines = [PATH_ONLY, ""] if report.budget == "smoke" else []
-    lines += [f"# {experiment.name}: {experiment.title}", "", f"Source: {experiment.source}.", "", *_facts(report), ""]
+    lines += [f"# {experiment.name}: {experiment.title}", "", *_opening(report), ""]
     if report.shown:
         lines += [f"![{experiment.title}]({experiment.name}.png)", ""]
-    if report.shown and report.budget != "smoke" and experiment.findings:
-        lines += ["## What it shows", "", *(f"- {line}" for line in experiment.found(report.shown)), ""]
+        lines += [f"*{experiment.caption}*", ""] if experiment.caption else []
+    if report.shown and report.budget != "smoke" and (found := experiment.found(report.shown)):
+        lines += ["## What it shows", "", *(f"- {line}" for line in found), ""]
+    lines += ["## Tables", ""]
     lines += [experiment.table(report.shown)] if experiment.table is not None else _tables(report)
     lines += [] if experiment.every_rate else _rates(report)
     if experiment.differences:
         lines += ["## Differences from the paper", "", *(f"- {line}" for line in experiment.differences), ""]
     if report.outcome.failures:
         lines += ["## Cells that failed", "", *(f"- `{name}`: {why}" for name, why in report.outcome.failures.items()), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, "## How it was measured", "", f"Source: {experiment.source}.", "", *_facts(report), ""])
+
+
+def _opening(report: Report) -> list[str]:
+    """Return the question and the answer; at the smoke budget, which proves the path only, the question alone."""
+    lines = [f"**{report.experiment.question}**"]
+    if report.budget != "smoke" and (answer := answer_of(report)):
+        lines += ["", answer]
+    return lines
+
+
+def answer_of(report: Report) -> str:
+    """Return the answer that the results give; while cells are missing it says so."""
+    answer = report.experiment.answer(report.shown) if report.shown else ""
+    if answer and report.finished < report.cells:
+        answer += f" Only {report.finished} of {report.cells} cells are finished: the others can still change this."
+    return answer
 
 
 def _facts(report: Report) -> list[str]:
@@ -67,27 +86,32 @@ def _columns(report: Report) -> tuple[Column, ...]:
 
 
 def _tables(report: Report) -> list[str]:
-    """For each panel: every seed at the chosen rate, best, median, deviation, the further columns, and the paper's values."""
+    """Return a table for each panel: every seed at the chosen rate, their summary, further columns, and the paper's values."""
     experiment, chosen, columns = report.experiment, report.chosen, _columns(report)
     head = ["model", "parameters", "state", "rate", *(f"seed {seed}" for seed in report.seeds), "best", "median", "deviation"]
     head += [*(column.title for column in columns), *experiment.paper]
     lines = [
-        f"- score, by seed: {experiment.score.title}; 0 for a run that diverged",
-        "- deviation: median absolute deviation",
+        f"- seed 0, 1, …: {experiment.score.title}; 0 for a run that diverged",
+        "- deviation: median absolute deviation of the seeds",
         *(f"- {column.title}: {column.meaning}" for column in columns),
         "",
     ]
     for panel in dict.fromkeys(panel for panel, _ in chosen):
         rows = (_row(report, key, columns) for key in chosen if key[0] == panel)
-        lines += [f"## {panel}", "", *markdown_table(head, rows), ""]
+        lines += [f"### {panel}", "", *markdown_table(head, rows), ""]
     return lines
 
 
 def _rates(report: Report) -> list[str]:
-    """What the choice of each learning rate was made on: the validation accuracy, median over the seeds that choose."""
+    """Return the table by which rates were chosen: the median validation accuracy over the seeds that choose."""
     if len(rates := sorted({result.rate for result in report.outcome.results})) < 2:
         return []
-    lines = ["## Validation accuracy by learning rate", "", "At the training lengths; bold: the rate that was chosen.", ""]
+    lines = [
+        "### Validation accuracy by learning rate",
+        "",
+        "Measured at the training lengths; the rate that was chosen is bold.",
+        "",
+    ]
     rows = []
     for key, chosen in report.chosen.items():
         entries = {rate: _validation(report, key, rate) for rate in rates}

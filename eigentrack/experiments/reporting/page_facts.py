@@ -1,6 +1,6 @@
-"""The head of a report's page: where its numbers come from, and what they may be compared with.
+"""The last section of a report's page: where its numbers come from, and what they may be compared with.
 
-our budget beside the paper's, precision, choice of the rate, how far tests go, sizes of the models, machine and commit
+It has our budget beside the paper's, precision, choice of the rate, how far tests go, sizes of models, machine and commit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEXT_LINE = "<br>"  # within a field of a Markdown table
 
 
 def page_facts(report: Report) -> dict[str, str]:
-    """By name, in the page's order."""
+    """Return the facts by name, in the order of the page: "gathered" is when the numbers were put together for the page."""
     experiment, where, results = report.experiment, report.provenance, report.outcome.results
 
     def of_the_cells(name: str) -> str:
@@ -35,7 +35,7 @@ def page_facts(report: Report) -> dict[str, str]:
     return {
         "command": f"`{where['command']}`",
         **{name: of_the_cells(name) for name in ("commit", "hardware", "versions")},
-        "page": f"{where['date']}, at commit {where['commit']}, with {where['versions']}",
+        "gathered": f"{where['date']}, at commit {where['commit']}, with {where['versions']}",
         **({"setup": experiment.setup} if experiment.setup else {}),
         **report.settings.facts(),
         "test": report.test_words,
@@ -50,7 +50,7 @@ def page_facts(report: Report) -> dict[str, str]:
 
 
 def _other_budget(report: Report) -> dict[str, str]:
-    """The paper's own, or, where no paper has done this, the largest of ours."""
+    """Return the budget of the paper, or, where no paper has done this, the largest of ours."""
     experiment = report.experiment
     other = experiment.paper_budget or experiment.settings["paper"]
     if other == report.settings:
@@ -88,7 +88,7 @@ def _rates(report: Report) -> str:
 
 
 def _parameters(results: Sequence[Any]) -> str:
-    """Within a task: between tasks the vocabulary alone makes a difference."""
+    """Say how many parameters the models have, compared within a task, as the vocabulary differs between tasks."""
     sizes: dict[str, list[int]] = {}
     for result in results:
         sizes.setdefault(result.panel, []).append(result.parameters)

@@ -37,7 +37,7 @@ class Report:
 
     @cached_property
     def streamed(self) -> dict[str, bool]:
-        """By panel: does its task ask after every token?"""
+        """Whether the task of each panel asks after every token, by panel."""
         runs = {cell.panel: cell.run for cell in self.planned if isinstance(cell, TaskCell)}
         return {panel: isinstance(run.build_task(), TrackingTask) for panel, run in runs.items()}
 
@@ -49,7 +49,7 @@ class Report:
 
     @property
     def test_words(self) -> str:
-        """How the panels are tested, where it is not at each of the lengths and no further."""
+        """A description of the test, with what is special about panels that are not tested at each length, or further."""
         words, test = [self.settings.facts()["test"]], self.settings.test
         if isinstance(test, LengthTest) and not all(self.streamed.values()) and test.lengths[0] < test.lengths[1]:
             words.append(test.stretch_words)
@@ -57,7 +57,7 @@ class Report:
 
     @property
     def choosing_seeds(self) -> tuple[int, ...]:
-        """With a pilot the first seed alone chooses the rate: it is the only one that has run at all of them."""
+        """The seeds that choose the rate: with a pilot the first alone, as only that one has run at all rates."""
         return self.seeds[:1] if self.settings.pilot else self.seeds
 
     @cached_property

@@ -9,16 +9,21 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from eigentrack.experiments.reporting.curve_plot import SCALED, curve_of, length_scale, median_curve, scaled_accuracies
+from eigentrack.experiments.reporting.curve_plot import DASHED, SCALED, curve_of, length_scale, median_curve, scaled_accuracies
 from eigentrack.experiments.running.task_cell import CellResult
 
+CAPTION = (
+    "Scaled accuracy (vertical; 0 is guessing, 1 is perfect) by sequence length (horizontal), in one picture for each model "
+    "with "
+    f"a line for each seed and a grey one for their median; {DASHED}."
+)
 IN_A_ROW = 4  # models of a single task
 SIZE = (2.3, 1.75)  # of a picture, in inches
 TITLE = 34  # letters in a line
 
 
 def plot_each_series(results: Sequence[CellResult], path: str, *, models: str = "") -> None:
-    """`models`: what the names of the series leave out."""
+    """Draw a small picture for each model; `models` says what the names of the series leave out."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -54,7 +59,7 @@ def plot_each_series(results: Sequence[CellResult], path: str, *, models: str = 
 
 
 def _steps(results: Sequence[CellResult], series: str) -> str:
-    """Of this series, where not all have the same."""
+    """Return the number of steps of this series in brackets, or nothing where all series have the same number."""
     if len({run.steps for run in results}) == 1:
         return ""
     return f" ({max(run.steps for run in results if run.series == series):,} steps)"

@@ -1,1 +1,1 @@
-"""How a cell, one training run and its test, is run and stored: by itself, in a sweep, over a cluster."""
+"""Running and storing cells, each one training run and its test: by itself, in a sweep, or over a cluster."""

@@ -51,7 +51,7 @@ class Cell(ABC):
 
     @property
     def name(self) -> str:
-        """Its folder, below that of all cells."""
+        """The folder of the cell, below that of all cells."""
         labels = (re.sub(r"[^\w.+-]+", "_", label).strip("_") for label in (self.family, self.panel, self.series))
         return "/".join([*labels, f"rate-{self.rate:g}-seed-{self.seed}"])
 

@@ -22,7 +22,7 @@ PIECE = 1 << 20  # bytes
 
 
 def carried_in(archive: Path, sweep: Sweep, *, whole: bool) -> Sweep:
-    """The archive is written whenever the sweep ends, however it ends. `whole`: with the models of finished cells."""
+    """Return a sweep that writes the archive whenever it ends; with `whole`, the models of finished cells are kept."""
 
     def sweep_and_pack(
         cells: Sequence[Cell], folder: Path, unlock: Unlock = lambda cell, results, failures: ()
@@ -36,7 +36,7 @@ def carried_in(archive: Path, sweep: Sweep, *, whole: bool) -> Sweep:
 
 
 def pack_cells(folder: Path, archive: Path, *, whole: bool = False) -> int:
-    """Of all cells below the folder, whoever trained them. How many are in the archive, which is replaced as a whole."""
+    """Replace the archive by one of all cells below the folder, whoever trained them; return how many there are."""
     cells = list(_cells(folder))
 
     def write(temporary: str) -> None:
@@ -53,7 +53,7 @@ def pack_cells(folder: Path, archive: Path, *, whole: bool = False) -> int:
 
 
 def unpack_cells(archive: Path, folder: Path) -> int:
-    """Takes the place of cells that are not as far as those in the archive; the others stay. How many came in."""
+    """Replace cells that are not as far as those in the archive, keep the others, and return how many came in."""
     try:
         with tarfile.open(archive, "r:gz") as tar:
             members = [member for member in tar.getmembers() if member.isfile()]
@@ -71,20 +71,20 @@ def unpack_cells(archive: Path, folder: Path) -> int:
 
 
 def _read_to_the_end(tar: tarfile.TarFile) -> None:
-    """The checksum comes last, behind what tarfile asks for."""
+    """Read what tarfile leaves unread, as the checksum comes last."""
     assert tar.fileobj is not None
     while tar.fileobj.read(PIECE):
         pass
 
 
 def _cells(folder: Path) -> Iterator[Path]:
-    """A cell has the configuration of its run, its result, or both."""
+    """Return the folders of cells, which have the configuration of a run, a result, or both."""
     found = {path.parent for name in (RUN_FILE, RESULT_FILE) for path in folder.rglob(name)}
     return iter(sorted(found))
 
 
 def _by_cell(members: list[tarfile.TarInfo]) -> dict[str, dict[str, tarfile.TarInfo]]:
-    """By the cell's folder its members, by their names in it."""
+    """Return the members of the archive, by the folder of their cell and then by their names in it."""
     paths = {PurePosixPath(member.name): member for member in members}
     cells = sorted({path.parent for path in paths if path.name in (RUN_FILE, RESULT_FILE)})
     return {
@@ -100,7 +100,7 @@ def _files(cell: Path) -> list[str]:
 
 
 def _progress(files: Iterable[str]) -> tuple[int, str]:
-    """Of a cell with these files: not begun, under way as far as its last checkpoint, or finished."""
+    """Return how far a cell with these files is: not begun, under way to its last checkpoint, or finished."""
     names = set(files)
     if RESULT_FILE in names:
         return 2, ""

@@ -17,7 +17,7 @@ Unlock = Callable[[Cell, Mapping[str, Any], Mapping[str, str]], Iterable[Cell]]
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """Results in the order of the cells; `failures` has the reason by the cell's name."""
+    """The outcome of a sweep: results in the order of the cells; `failures` has the reason by the cell's name."""
 
     results: tuple[Any, ...]  # of the cells' kind
     failures: dict[str, str]
@@ -85,7 +85,7 @@ class Ledger:
         self.advanced(cell, cell.steps)
 
     def died(self, cell: Cell, reason: str, *, by_accident: bool = True) -> None:
-        """What is no accident, such as a wrong value, would be the same a second time."""
+        """Put a cell that died by accident back in the row, for one more try; give up one that would fail again."""
         self._tries[cell.name] = self._tries.get(cell.name, 0) + 1
         if by_accident and self._tries[cell.name] < TRIES:
             self.say(f"{cell.name}: {reason}; it is tried again")
@@ -105,8 +105,10 @@ class Ledger:
         self.waiting = deque(sorted(self.waiting, key=lambda cell: self._places[cell.name]))
 
     def _add(self, cells: Iterable[Cell], place: int | None = None) -> None:
-        """Each once, in this place of the row or at its end. What an earlier call has settled is known, and unlocks what waited
-        for it."""
+        """Add each new cell once, at this place of the row or at its end.
+
+        A cell that an earlier call has settled counts as done, and unlocks the cells that waited for it.
+        """
         known = {cell.name for cell in self.cells}
         new = list({cell.name: cell for cell in cells if cell.name not in known}.values())
         for cell in new:

@@ -26,7 +26,7 @@ STRETCH = 12  # lengths that are tested together where a task is not streamed
 
 @dataclass(frozen=True)
 class LengthTest:
-    """`lengths` hold the score; a streamed task goes on to length `far`, on few sequences, while there is more to find out."""
+    """A test by length: `lengths` hold the score; a streamed task goes on to `far` while that can tell more."""
 
     lengths: tuple[int, int]
     sequences: int
@@ -43,7 +43,7 @@ class LengthTest:
 
     @property
     def words(self) -> str:
-        """Of the lengths that hold the score."""
+        """The lengths over which the score is taken, and the number of sequences, in words."""
         shortest, longest = self.lengths
         lengths = f"length {longest}" if shortest == longest else f"lengths {shortest}–{longest}"
         return f"{lengths}, {self.sequences:,} sequences"
@@ -73,7 +73,7 @@ CURVE_COLUMNS = tuple(field.name for field in fields(CurvePoint))
 
 
 def first_tested(task: Task, trained: tuple[int, int]) -> int:
-    """The shortest length that is tested by itself and that training asks for."""
+    """Return the shortest length that is tested by itself and that training asks for."""
     return shortest_asked(task, trained) if isinstance(task, TrackingTask) else trained[1]
 
 
@@ -93,7 +93,7 @@ def run_length_test(model: SequenceModel, task: Task, test: LengthTest, trained:
 
 
 def _is_settled(curve: LengthCurve, asked_from: int) -> bool:
-    """No greater length can change the horizon, nor where the model is no longer right, or dead."""
+    """Return whether no greater length can change the horizon, nor where the model is no longer right, or dead."""
     is_dead = bool((curve.sequence_accuracy < DEAD).any())
     return is_dead and horizon(curve.accuracy, REACHED, shortest=asked_from) < len(curve.accuracy)
 
@@ -126,7 +126,7 @@ def _by_stretches(model: SequenceModel, task: Task, test: LengthTest, trained: t
 
 @dataclass(frozen=True)
 class LengthScores:
-    """What a test found; `accuracy` and `scaled_accuracy` are means over the test lengths."""
+    """The result of a test; `accuracy` and `scaled_accuracy` are means over the test lengths."""
 
     accuracy: float
     scaled_accuracy: float
@@ -140,7 +140,7 @@ class LengthScores:
     asked_from: int = 1  # `first_tested` of the task
 
     def to_json(self) -> dict[str, Any]:
-        """The curve as a list for each of its columns: as an object for each point it would be three times as long."""
+        """Return the scores, with the curve as one list per column, which is a third as long as one object per point."""
         columns = {name: [getattr(point, name) for point in self.curve] for name in CURVE_COLUMNS}
         return {**asdict(self), "curve": columns}
 
@@ -150,9 +150,9 @@ class LengthScores:
         return cls(**{**values, "curve": tuple(CurvePoint(*point) for point in zip(*columns, strict=True))})
 
     def counted_from(self, shortest: int) -> LengthScores:
-        """For results that were stored with a horizon from length 1 on.
+        """Return the scores with a horizon that counts from `shortest`, for results stored with one from length 1.
 
-        Where it ended before `shortest`, it is read from the curve: exact up to length 40, beyond it up to 5 % too low.
+        Where the horizon ended before `shortest`, it is read from the curve: exact up to length 40, then up to 5 % too low.
         """
         if shortest == self.asked_from or not self.curve:
             return self
@@ -188,7 +188,7 @@ def length_scores(curve: LengthCurve, test: LengthTest, classes: int, asked_from
 
 
 def _points(curve: LengthCurve, longest: int) -> tuple[CurvePoint, ...]:
-    """Every length up to 40, then ever wider steps of 5 %: length 10⁵ takes 200 points. `longest` is one for all curves."""
+    """Return every length up to 40, then steps of 5 %, so that 10⁵ takes 200 points; `longest` is one for all curves."""
     points, first = [], 0
     while first < len(curve.accuracy):
         last = min(longest if first < longest else len(curve.accuracy), max(first + 1, int(first * 1.05)))

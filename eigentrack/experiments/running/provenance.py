@@ -1,4 +1,4 @@
-"""Where a figure comes from: the command, the commit, the machine and the versions that produced it."""
+"""The origin of a figure: the command, the commit, the machine and the versions that produced it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_RECORDED = "not recorded"  # by results that are older than this record of t
 
 
 def provenance() -> dict[str, str]:
-    """Of this call."""
+    """Return the origin of this call: command, commit, date, hardware and versions."""
     return {
         "command": " ".join([_program(), *sys.argv[1:]]),
         "commit": _commit(),
@@ -29,7 +29,7 @@ def provenance() -> dict[str, str]:
 
 
 def origin(device: str) -> dict[str, str]:
-    """Of a result, which carries it along: its report may be written elsewhere, and later."""
+    """Return the origin that a result carries along, as its report may be written elsewhere and later."""
     return {"hardware": _hardware(device.startswith("cuda")), "commit": _commit(), "versions": _versions()}
 
 
@@ -59,7 +59,7 @@ def _cpu_name() -> str:
 
 @cache
 def _commit() -> str:
-    """The commit of the source tree, with a mark if files differ from it; "unknown" outside a checkout."""
+    """Return the commit of the source tree, with a mark if files differ from it; "unknown" outside a checkout."""
     source = Path(__file__).resolve().parent
     try:
         commit = _git(source, "rev-parse", "--short=12", "HEAD")

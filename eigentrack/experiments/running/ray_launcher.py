@@ -27,7 +27,7 @@ SECONDS_TO_CLEAR = 10  # the temporary folders of the last cells, before the clu
 
 
 def run_on_ray(ledger: Ledger, *, jobs: int, device: str, work: Work = run_cell) -> None:
-    """Runs what waits in the ledger on the cluster of RAY_ADDRESS, or on a new one of this machine alone.
+    """Run what waits in the ledger on the cluster of RAY_ADDRESS, or on a new one of this machine alone.
 
     A cell takes one core; `jobs` of them share each GPU.
     """
@@ -66,18 +66,18 @@ def run_on_ray(ledger: Ledger, *, jobs: int, device: str, work: Work = run_cell)
 
 
 def _corner(cell: Cell, folder: Path) -> str:
-    """Of a worker's temporary folder, for this cell in this sweep: tried again on the same machine, it goes on."""
+    """Return the name of a worker's folder for this cell in this sweep, so that a second try on the same machine goes on."""
     described = f"{folder.resolve()} {json.dumps(cell.to_json(), sort_keys=True)}"
     return hashlib.sha256(described.encode()).hexdigest()[:16]
 
 
 def _folder(corner: str) -> Path:
-    """A name that no import finds, and that other users do not own."""
+    """Return the temporary folder, with a name that no import finds and that other users do not own."""
     return Path(tempfile.gettempdir()) / f"eigentrack-cells-{getpass.getuser()}" / corner
 
 
 def _work_remotely(cell: Cell, corner: str, device: str, work: Work) -> tuple[dict[str, bytes], list[str], str]:
-    """The files of the finished cell, what was said, and the node on which they lie."""
+    """Run the cell; return its files, what was said, and the node on which the files lie."""
     torch.set_num_threads(1)
     said: list[str] = []
     folder = _folder(corner)
@@ -87,7 +87,7 @@ def _work_remotely(cell: Cell, corner: str, device: str, work: Work) -> tuple[di
 
 
 def _clear(corner: str) -> None:
-    """What a finished cell left behind must not answer for a later sweep."""
+    """Delete what a finished cell left behind, so that it cannot answer for a later sweep."""
     shutil.rmtree(_folder(corner), ignore_errors=True)
 
 

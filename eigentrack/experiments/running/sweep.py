@@ -51,7 +51,7 @@ def run_locally(ledger: Ledger, *, jobs: int, device: str, work: Work = run_cell
 
 
 class _Stopped(Enum):
-    """What a cell returns whose time is over: its checkpoint is written."""
+    """The result of a cell whose time is over; its checkpoint is written."""
 
     OUT_OF_TIME = "out of time"
 

@@ -34,7 +34,7 @@ Studied = TypeVar("Studied", bound="CellResult")
 
 @dataclass(frozen=True)
 class CellResult:
-    """What a cell came to. The validation accuracy alone may choose between cells; the scores are only looked at."""
+    """The result of a cell. The validation accuracy alone may choose between cells; the scores may only be reported."""
 
     panel: str
     series: str

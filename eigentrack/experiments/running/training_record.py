@@ -1,6 +1,6 @@
-"""What the metrics of a run say once it is over: where the loss ended, when it fell, how high loss and gradients ever went.
+"""A summary of the metrics of a finished run: where the loss ended, when it fell, how high loss and gradients ever went.
 
-Of its telemetry, where it had any, the eigenvalues of the transition matrices stay, as they were last counted.
+If the run had telemetry, the last counts of the eigenvalues of its transition matrices are kept as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUANTILES = (0.1, 0.5, 0.9, 0.99)
 
 @dataclass(frozen=True)
 class EigenvalueCounts:
-    """In equal bins from -1 to 1, the real parts: a row for each linear mixer, the first layer first."""
+    """Counts of the real parts of eigenvalues in equal bins from -1 to 1, a row for each linear mixer, first layer first."""
 
     step: int
     rows: tuple[tuple[int, ...], ...]
@@ -41,7 +41,7 @@ class TrainingRecord:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TrainingRecord:
-        """Of an older result, too, which has no quantiles and no eigenvalues."""
+        """Read a record, also that of an older result, which has no quantiles and no eigenvalues."""
         counts = values.get("eigenvalues")
         rows = None if counts is None else EigenvalueCounts(counts["step"], tuple(map(tuple, counts["rows"])))
         return cls(**{**values, "gradient_quantiles": tuple(values.get("gradient_quantiles", ())), "eigenvalues": rows})
@@ -83,7 +83,7 @@ def _halved_at(metrics: list[dict[str, float]]) -> int | None:
 
 
 def thin_metrics(folder: Path) -> None:
-    """A finished run needs no line for every step: about 500 of them stay, evenly spread, the last among them."""
+    """Keep about 500 lines of the metrics of a finished run, evenly spread, with the last among them."""
     lines = _lines(folder)
     stride = -(-len(lines) // LINES_KEPT)
     kept = "".join(lines[::-1][::stride][::-1])

@@ -1,1 +1,1 @@
-"""What some experiments compute of their own once their networks are trained."""
+"""Measurements, tables and findings that single experiments need once their networks are trained."""

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from eigentrack.experiments.design.experiment import Column, Settings
-from eigentrack.experiments.reporting.findings import by_series, median_score
+from eigentrack.experiments.design.experiment import Column, Key, Settings
+from eigentrack.experiments.reporting.findings import beside_paper, by_series, median_score
+from eigentrack.experiments.reporting.wording import counted, joined
 from eigentrack.experiments.running.cell import Cell
 from eigentrack.experiments.running.length_test import RIGHT
 from eigentrack.experiments.running.task_cell import CellResult, kept_networks, with_more
@@ -27,6 +28,7 @@ from eigentrack.models import load_model
 from eigentrack.tasks.modular_arithmetic import ModularArithmetic
 
 LEADS, FEWEST_WRONG = 0.75, 20  # share of the wrong answers, and how many there must be for a word about them
+TURNS = 0.05  # an error of a head below which it turns: 3 degrees, or 5 % lost with every term
 RESOLVED = 5e-7  # of a loss near ½ in float32
 FEWEST_COMPARED = 5  # networks, for a word about what their scores go with
 
@@ -61,14 +63,14 @@ def study(
 
 
 def loss_floor(smoothing: float) -> float:
-    """The least loss that labels smoothed over the vocabulary allow: their entropy."""
+    """Return the least loss that labels smoothed over the vocabulary allow, which is their entropy."""
     other = smoothing / ModularArithmetic().vocab_size
     right = 1 - (ModularArithmetic().vocab_size - 1) * other
     return -right * math.log(right) - (1 - right) * (math.log(other) if other else 0.0)
 
 
 def millionths(excess: float) -> str:
-    """Of a loss that was summed in float32, in which exact answers end a few tenths of a millionth above the floor."""
+    """Return an excess of loss in millionths; below what float32 resolves it says so."""
     return f"{1e6 * excess:.3g}" if excess >= RESOLVED else f"below {1e6 * RESOLVED:g}"
 
 
@@ -94,20 +96,49 @@ def _reaches(repeated: Sequence[int]) -> str:
 
 
 def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float:
-    """Spearman's: of ranks, which equal values share."""
+    """Return Spearman's rank correlation; equal values share their rank."""
     values = np.array(pairs)
     below, equal = ((compare(values[:, None], values[None])).sum(1) for compare in (np.greater, np.equal))
     return float(np.corrcoef(below + (equal + 1) / 2, rowvar=False)[0, 1])
 
 
 def best_median(results: Sequence[CellResult]) -> list[str]:
-    """Say which layer has the best median score, and list the others'."""
+    """Say which two layers have the best median scores."""
     medians = {layer: median_score(runs) for layer, runs in by_series(results).items()}
     if len(medians) < 2:
         return []
-    best = max(medians, key=lambda layer: medians[layer])
-    others = ", ".join(f"{layer} {median:.3f}" for layer, median in medians.items() if layer != best)
-    return [f"The best median is that of {best}: {medians[best]:.3f}; {others}."]
+    best, second, *_ = sorted(medians, key=lambda layer: -medians[layer])
+    return [
+        f"The best median score is {medians[best]:.3f}, of “{best}”; the second best is {medians[second]:.3f}, of “{second}”. "
+        "The table has all of them."
+    ]
+
+
+@dataclass(frozen=True)
+class BestOfASearch:
+    """The best layer beside the first one and the paper's, with a warning where its settings were searched for."""
+
+    lengths: tuple[int, int]  # of the test
+    first: str  # the series that is trained as the paper's
+    paper: Mapping[Key, str]
+    searched: str  # in the label of every series whose settings were chosen at the test lengths
+
+    def __call__(self, results: Sequence[CellResult]) -> str:
+        runs = by_series(results)
+        medians = {layer: median_score(of_layer) for layer, of_layer in runs.items()}
+        if not (compared := beside_paper(runs.get(self.first, []), self.paper)):
+            return ""
+        best = max(medians, key=lambda layer: medians[layer])
+        lowest = min(run.scores.scaled_accuracy for run in runs[best])
+        said = (
+            f"The best network, “{best}”, has a median score of {medians[best]:.3f} at lengths "
+            f"{self.lengths[0]}–{self.lengths[1]} and {lowest:.3f} with its worst seed (0 is guessing, 1 is perfect); "
+            f"“{self.first}”, "
+            f"the paper's layer, has a median of {medians[self.first]:.3f} here and of {compared[0].paper_median:.3f} in the "
+            "paper."
+        )
+        warning = " Its settings were searched for at the test lengths, so this is no fair comparison with the paper."
+        return said + warning * (self.searched in best)
 
 
 def neighbouring_offsets(results: Sequence[StudiedResult]) -> list[str]:
@@ -116,9 +147,11 @@ def neighbouring_offsets(results: Sequence[StudiedResult]) -> list[str]:
         led = sum(leading_pair(run.offsets)[1] >= LEADS for run in wrong)
         alone = sum(max(run.offsets[1:]) >= LEADS * sum(run.offsets[1:]) for run in wrong)
         return [
-            f"Where answers begin to fail, those off by ±1 or those off by ±2 are at least {LEADS:.0%} of the wrong ones in "
-            f"{led} of {len(wrong)} networks (the larger of two pairs has at least 50 %), as a small error of an angle would "
-            f"have it. One offset alone, which was expected to lead, has so many in {alone}."
+            f"Where answers begin to fail, in {led} of {len(wrong)} networks at least {LEADS:.0%} of the wrong answers are off "
+            "by "
+            "±1, or at least so many by ±2, as a small error of an angle would make them; the larger of the two pairs has 50 % "
+            "in "
+            f"any case. One offset alone, which we had expected to lead, has so many in {alone}."
         ]
     return []
 
@@ -126,13 +159,21 @@ def neighbouring_offsets(results: Sequence[StudiedResult]) -> list[str]:
 def turning_heads(results: Sequence[StudiedResult]) -> list[str]:
     """Set the error of the head that turns best beside the score."""
     turning = [(run.turning_error, run.scores.scaled_accuracy) for run in results if run.turning_error is not None]
-    if len(turning) >= FEWEST_COMPARED:
-        listed = ", ".join(f"{error:.2f} {score:.3f}" for error, score in sorted(turning))
-        return [
-            "How far the best head of a network is from turning as addition modulo 5 does (0.95: with real eigenvalues alone), "
-            f"and its score: {listed}; rank correlation {rank_correlation(turning):.2f}."
-        ]
-    return []
+    if len(turning) < FEWEST_COMPARED:
+        return []
+    near, far = ([score for error, score in turning if (error < TURNS) == turns] for turns in (True, False))
+    groups = [
+        f"{statistics.median(scores):.3f} in the {counted(len(scores), 'network')} whose best head has an error {words}"
+        for scores, words in ((near, f"below {TURNS}"), (far, f"of {TURNS} or more"))
+        if scores
+    ]
+    return [
+        "The score and the error with which the best head of a network turns as addition modulo 5 does have a rank correlation "
+        "of "
+        f"{rank_correlation(turning):.2f}. The median score is {joined(groups)}; with real eigenvalues alone the error is at "
+        "least "
+        "0.95."
+    ]
 
 
 def repeated_terms(results: Sequence[StudiedResult]) -> list[str]:
@@ -140,21 +181,24 @@ def repeated_terms(results: Sequence[StudiedResult]) -> list[str]:
     if repeated := [run for run in results if run.repeated]:
         end = max(max(run.repeated) for run in repeated)
         held = sum(run.repeated[0] == end for run in repeated)
-        pairs = sorted((statistics.median(run.repeated[1:]), run.scores.scaled_accuracy) for run in repeated)
-        listed = ", ".join(f"{reach:.0f} {score:.3f}" for reach, score in pairs)
+        others = [statistics.median(run.repeated[1:]) for run in repeated]
         return [
-            f"One term added over and over to a random start: + 0 leaves {held} of {len(repeated)} networks right to the end, "
-            f"at {end}; up to which length ± 1 to 4 do, median over these terms, and the score: {listed}. Where 0 is no harm "
-            "and others are, it is not time that wears a sum off, it is what these terms add."
+            f"When one term is added over and over to a random start, adding 0 leaves {held} of "
+            f"{counted(len(repeated), 'network')} "
+            f"right up to length {end}, where the test ends. Adding ±1 to ±4 leaves {sum(reach == end for reach in others)} "
+            "right "
+            f"so far, and the worst up to length {min(others):.0f}, in the median over these terms. Where only terms other "
+            "than 0 "
+            "do harm, it is not time that wears a sum off, but an error in what these terms add."
         ]
     return []
 
 
 @dataclass(frozen=True)
 class LossAboveFloor:
-    """How far the training loss ends above the least that smoothed labels allow, by series.
+    """A column and a finding on how far the training loss ends above the least that smoothed labels allow.
 
-    Networks whose labels are smoothed by `compared` are set beside their scores.
+    The finding compares it with the scores of the networks whose labels are smoothed by `compared`.
     """
 
     smoothing: Mapping[str, float]
@@ -179,10 +223,12 @@ class LossAboveFloor:
         smoothed = [run for run in results if self.smoothing[run.series] == self.compared and run.diverged_at is None]
         if len(smoothed) >= FEWEST_COMPARED:
             pairs = sorted((self.above_floor(run), run.scores.scaled_accuracy) for run in smoothed)
-            listed = ", ".join(f"{millionths(above)} {score:.3f}" for above, score in pairs)
             return [
-                "How far the loss at the training lengths ends above its floor, in millionths, and the score, of all networks "
-                f"with labels smoothed by {self.compared}: {listed}; rank correlation {rank_correlation(pairs):.2f}."
+                f"In the {counted(len(pairs), 'network')} with labels smoothed by {self.compared}, the score and how far the "
+                "loss at "
+                f"the training lengths ends above its floor have a rank correlation of {rank_correlation(pairs):.2f}; the "
+                "table has "
+                "both."
             ]
         return []
 

@@ -1,4 +1,4 @@
-"""What is measured of a network that adds and multiplies modulo m: wrong answers, heads that turn, repeated terms.
+"""Measurements of networks that add and multiply modulo m: wrong answers, heads that turn, repeated terms.
 
 **By how much wrong answers are off.** A network that adds modulo m by rotations reads its answer from an angle, 2πk/m a step
 for some k. Where the angle has a small error, the state comes after some turns into one of the two sectors beside its own: at
@@ -48,14 +48,14 @@ STRIDE = 12  # between lengths that are asked
 
 
 def first_failing_length(result: CellResult, longest: int) -> int:
-    """With fewer than 90 % right, and not a trained one; where there is none, the longest. Expressions are of even length."""
+    """Return the first even length beyond training at which fewer than 90 % are right, or the longest if there is none."""
     length = min(max(result.scores.right_to + 1, result.trained_to), longest)
     return length - length % 2 if length == longest else length + length % 2
 
 
 @torch.no_grad()
 def answer_offsets(model: SequenceModel, task: Task, length: int, seed: int) -> tuple[int, ...]:
-    """How many answers are off by 0, 1, … m-1. Of a task that asks once, at the end."""
+    """Return how many answers are off by 0, 1, … m-1, for a task that asks once, at the end."""
     batch = task.sample(SEQUENCES, (length, length), seed=derived_seed(seed, "offsets"), step=0)
     asked = batch.weight > 0
     logits, _ = model.eval()(batch.tokens)
@@ -65,7 +65,7 @@ def answer_offsets(model: SequenceModel, task: Task, length: int, seed: int) -> 
 
 
 def leading_pair(offsets: Sequence[int]) -> tuple[int, float]:
-    """The j for which the most wrong answers are off by j or -j, and their share of the wrong ones."""
+    """Return the j for which the most wrong answers are off by j or -j, and their share of the wrong ones."""
     wrong = (0, *offsets[1:])
     pairs = {j: sum(wrong[offset] for offset in {j, len(wrong) - j}) for j in range(1, len(wrong) // 2 + 1)}
     best = max(pairs, key=lambda j: pairs[j])
@@ -74,7 +74,7 @@ def leading_pair(offsets: Sequence[int]) -> tuple[int, float]:
 
 @torch.no_grad()
 def turning_error(model: SequenceModel, task: ModularArithmetic) -> float:
-    """Of the head that turns best, in any layer."""
+    """Return the error of the head that turns best, in any layer."""
     inputs = layer_inputs(model, words_of_one_term(task.modulus))
     errors = [
         head_errors(mixer.transitions(seen), task.modulus)
@@ -85,13 +85,13 @@ def turning_error(model: SequenceModel, task: ModularArithmetic) -> float:
 
 
 def words_of_one_term(modulus: int) -> Int[Tensor, "W T"]:
-    """d ± d ± d …, for every digit but 0, first with plus."""
+    """Return the words d ± d ± d … for every digit but 0, first with plus."""
     pairs = [(modulus + sign, digit) for sign in (PLUS, MINUS) for digit in range(1, modulus)]
     return torch.tensor([[digit, *(sign, digit) * TERMS] for sign, digit in pairs])
 
 
 def head_errors(transitions: Tensor, modulus: int) -> Tensor:
-    """[W T H n n] of `words_of_one_term` → [H]."""
+    """Return the error of each head, [H], from the transitions [W T H n n] on `words_of_one_term`."""
     matrices = transitions[:, -2 * modulus :].double().cpu()
     values = torch.linalg.eigvals(matrices[:, 1::2] @ matrices[:, ::2])  # [W, terms, H, n]; a term is a sign and a digit
     by_k = []
@@ -103,19 +103,19 @@ def head_errors(transitions: Tensor, modulus: int) -> Tensor:
 
 
 def angles(k: int, modulus: int) -> Complex[Tensor, " W"]:
-    """e^{2πikd/m}, for the digits of `words_of_one_term`; with minus it is the conjugate, which is an eigenvalue as well."""
+    """Return e^{2πikd/m} for the digits of `words_of_one_term`; minus gives the conjugate, which is an eigenvalue as well."""
     once = [cmath.exp(2j * cmath.pi * k * digit / modulus) for digit in range(1, modulus)]
     return torch.tensor(2 * once, dtype=torch.complex128)
 
 
 def signed_terms(modulus: int) -> list[tuple[int, int]]:
-    """(operator, digit): + 0, then + 1 … + (m-1), - 1 … - (m-1)."""
+    """Return pairs of an operator and a digit: + 0, then + 1 … + (m-1), - 1 … - (m-1)."""
     return [(PLUS, 0), *((operator, digit) for operator in (PLUS, MINUS) for digit in range(1, modulus))]
 
 
 @torch.no_grad()
 def repeated_term_reach(model: SequenceModel, task: ModularArithmetic, longest: int, seed: int) -> tuple[int, ...]:
-    """For each of the signed terms the longest length up to which 90 % of the answers are right; 0 where none is."""
+    """Return for each signed term the longest length up to which 90 % of the answers are right, or 0."""
     terms = signed_terms(task.modulus)
     reach, going = [0] * len(terms), set(range(len(terms)))
     for length in range(2 * RANDOM_NUMBERS + STRIDE, longest + 1, STRIDE):
@@ -137,7 +137,7 @@ def repeated_term_reach(model: SequenceModel, task: ModularArithmetic, longest: 
 def _expressions(
     task: ModularArithmetic, terms: list[tuple[int, int]], numbers: int, seed: int
 ) -> tuple[Int[Tensor, "mB 2N"], Int[Tensor, " mB"]]:
-    """A random start, the same for every term and length, then the term over and over, then "="."""
+    """Return expressions of a random start, the same for every term and length, then the term over and over, then "="."""
     source = torch.Generator().manual_seed(derived_seed(seed, "repeated terms"))
     digits, operators = (
         torch.randint(choices, (REPEATED_SEQUENCES, RANDOM_NUMBERS), generator=source) for choices in (task.modulus, EQUALS)

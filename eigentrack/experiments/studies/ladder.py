@@ -10,14 +10,16 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from eigentrack.automata import classify, holonomy, minimal
 from eigentrack.experiments.design.experiment import Key, Settings
 from eigentrack.experiments.design.theory import Theory
 from eigentrack.experiments.reporting.horizon_map import MARKS
 from eigentrack.experiments.reporting.markdown_table import markdown_table
+from eigentrack.experiments.reporting.wording import counted, joined, verb
 from eigentrack.experiments.running.cell import Cell
 from eigentrack.experiments.running.task_cell import FITTED, REACH, CellResult, TaskCell, kept_networks, learned, with_more
 from eigentrack.experiments.studies.two_pasts import TwoPasts, two_pasts
@@ -59,7 +61,7 @@ FATES = {  # of several networks
     "forgets": "forget",
     "holds on to what it should forget": "hold on to what they should forget",
     "drifts": "drift",
-    "do not tell": "do not tell",
+    "do not tell": "do not show how",
 }
 
 
@@ -68,6 +70,12 @@ class StudiedResult(CellResult):
     """A result with what becomes of the network's past."""
 
     pasts: TwoPasts | None = None  # None for a network that fits nothing, or does not fail, or was not kept
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> StudiedResult:
+        found, pasts = super().from_json({**values, "pasts": None}), values["pasts"]
+        assert isinstance(found, StudiedResult)
+        return replace(found, pasts=None if pasts is None else TwoPasts(**pasts))
 
 
 def study(
@@ -121,36 +129,65 @@ class TheoryAgainstPractice:
         return "\n".join([*lines, *markdown_table(head, rows), "", *self._sections(runs), ""])
 
     def findings(self, results: Sequence[StudiedResult]) -> list[str]:
+        """Count the fields by what theory says and training did, and the networks by how they fail."""
         kinds = {kind: len(keys) for kind, keys in self._kinds(_by_field(results)).items()}
-        missed, agreed = kinds["drifts"] + kinds["not learned"], kinds["agree"] + kinds["shortcut"]
-        decided, undecided = agreed + missed + kinds["beyond theory"], kinds["open"] + kinds["unknown, learned"]
-        lines = [
-            f"Theory and training agree in {agreed} of the {decided} fields that theory decides; {undecided} it leaves open."
-        ]
-        if missed:
+        undecided, lines = kinds["open"] + kinds["unknown, learned"], []
+        if missed := kinds["drifts"] + kinds["not learned"]:
             lines.append(
-                f"In {missed} fields theory says can and training does not get to {REACH} times its length: {kinds['drifts']} "
-                f"are right at the training lengths and fail beyond, {kinds['not learned']} are not learned there either."
+                f"In {counted(missed, 'field')} theory says that the architecture can, and training does not get to {REACH} "
+                "times "
+                f"the training length: {kinds['drifts']} {verb(kinds['drifts'])} right at the training lengths and "
+                f"{verb(kinds['drifts'], 'fails', 'fail')} beyond, {kinds['not learned']} {verb(kinds['not learned'])} not "
+                "learned there either."
             )
-        lines.append(
-            f"No field that theory says cannot is learned; {kinds['shortcut']} are fitted at the training lengths, by a "
-            "shortcut."
-            if not kinds["beyond theory"]
-            else f"{kinds['beyond theory']} fields are right to {REACH} times the training length though theory says cannot."
-        )
+        if kinds["beyond theory"]:
+            lines.append(
+                f"{counted(kinds['beyond theory'], 'field')} {verb(kinds['beyond theory'])} right to {REACH} times the "
+                "training "
+                "length though theory says that the architecture cannot."
+            )
+        else:
+            lines.append(
+                f"No field that theory rules out is learned; {kinds['shortcut']} of them {verb(kinds['shortcut'])} right at "
+                "the "
+                "training lengths, by a shortcut."
+            )
         if kinds["unknown, learned"]:
-            lines.append(f"Of the {undecided} fields that theory leaves open {kinds['unknown, learned']} are learned.")
+            lines.append(
+                f"Of the {counted(undecided, 'field')} that theory leaves open, {kinds['unknown, learned']} "
+                f"{verb(kinds['unknown, learned'])} learned."
+            )
         if fates := Counter(run.pasts.fate or "do not tell" for run in results if run.pasts is not None):
             failing = sum(run.validation_accuracy >= FITTED and not learned([run]) for run in results)
-            counted = ", ".join(f"{count} {FATES[fate]}" for fate, count in fates.most_common())
+            counts = joined([f"{count} {FATES[fate]}" for fate, count in fates.most_common()])
             lines.append(
-                f"{failing} networks fit the training lengths and fail beyond; {fates.total()} of them were kept and looked at "
-                f"(see below): {counted}."
+                f"{counted(failing, 'network')} {verb(failing, 'fits', 'fit')} the training lengths and "
+                f"{verb(failing, 'fails', 'fail')} beyond. Of the {fates.total()} that were kept and looked at, {counts} "
+                "(these "
+                "words are explained below)."
             )
         return lines
 
+    def answer(self, results: Sequence[StudiedResult]) -> str:
+        """Count the fields in which theory and training agree, and the kinds of disagreement."""
+        kinds = {kind: len(keys) for kind, keys in self._kinds(_by_field(results)).items()}
+        agreed, missed = kinds["agree"] + kinds["shortcut"], kinds["drifts"] + kinds["not learned"]
+        if not (decided := agreed + missed + kinds["beyond theory"]):
+            return ""
+        said = (
+            f"They agree in {agreed} of the {counted(decided, 'field')} (a language and an architecture) that theory decides."
+        )
+        if missed:
+            said += (
+                f" In {missed} a network exists that training does not find: {kinds['drifts']} of these fit the training "
+                "lengths "
+                "and fail beyond, the others do not even fit them."
+            )
+        beyond = counted(kinds["beyond theory"], "field") if kinds["beyond theory"] else "No field"
+        return f"{said} {beyond} that theory rules out {verb(kinds['beyond theory'] or 1)} learned."
+
     def difficulty(self, panel: str) -> tuple[str, str, str]:
-        """States, order of the largest group, levels."""
+        """Return the number of states, the order of the largest group, and the number of levels."""
         dfa = minimal(self.theory.automaton(panel))
         largest = max((group.order for group in classify(dfa).subgroups), default=1)
         return str(dfa.states), str(largest), str(len(holonomy(dfa).levels))
@@ -163,7 +200,7 @@ class TheoryAgainstPractice:
         return f"{MARKS[self.theory.answer(panel, series)]} {f'**{reach}**' if learned(runs) else reach} ({each})"
 
     def _kinds(self, runs: dict[Key, list[StudiedResult]]) -> dict[str, list[Key]]:
-        """The fields by what theory says and what training came to; "agree" holds those with nothing to explain."""
+        """Return the fields by what theory says and training did; "agree" holds those with nothing to explain."""
         kinds: dict[str, list[Key]] = {kind: [] for kind in ("agree", *SECTIONS, "open")}
         for key, of_key in runs.items():
             fitted = max(run.validation_accuracy for run in of_key) >= FITTED
@@ -184,9 +221,9 @@ class TheoryAgainstPractice:
 
     def _sections(self, runs: dict[Key, list[StudiedResult]]) -> list[str]:
         kinds = self._kinds(runs)
-        lines = ["## Field by field", "", "Of several seeds, the one with the longest horizon.", "", *HOW_IT_FAILS, ""]
+        lines = ["### Field by field", "", "Of several seeds, the one with the longest horizon.", "", *HOW_IT_FAILS, ""]
         for kind, (title, meaning) in SECTIONS.items():
-            lines += [f"### {title}: {len(kinds[kind])}", ""]
+            lines += [f"#### {title}: {len(kinds[kind])}", ""]
             lines += [meaning, "", *(self._fact(key, runs[key]) for key in kinds[kind]), ""] if kinds[kind] else []
         return lines[:-1]
 
@@ -212,14 +249,14 @@ class TheoryAgainstPractice:
 
 
 def _by_field(results: Sequence[StudiedResult]) -> dict[Key, list[StudiedResult]]:
-    """Language by language, layer by layer."""
+    """Return the results by field, language by language and layer by layer."""
     panels, series = (list(dict.fromkeys(getattr(result, name) for result in results)) for name in ("panel", "series"))
     fields = {(panel, model): [r for r in results if r.key == (panel, model)] for panel in panels for model in series}
     return {key: runs for key, runs in fields.items() if runs}
 
 
 def _fate(runs: Sequence[StudiedResult]) -> str:
-    """How the network fails that gets furthest of those that were kept."""
+    """Say how the network fails that gets furthest of those that were kept."""
     kept = [run for run in runs if run.pasts is not None]
     if not kept:
         return ""

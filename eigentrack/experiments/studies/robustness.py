@@ -1,4 +1,4 @@
-"""What becomes of trained networks on long words and under noise, beside compiled and snapped ones, and beside theory.
+"""Trained networks on long words and under noise, beside compiled and snapped ones, and beside theory.
 
 horizon     the longest length at which 99 % of the answers are right: on random words, and on the worst of the input patterns
 noise       the largest error in every step that misread nothing, in as many letters as the longest training word; a sample
@@ -77,11 +77,15 @@ class NetworkFacts:
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> NetworkFacts:
+        return cls(**values)
+
 
 def study(
     results: Sequence[CellResult], cells: Sequence[Cell], folder: Path, settings: Settings, say: Callable[[str], None]
 ) -> list[NetworkFacts]:
-    """For each language the trained networks, in the order of their cells, with what they snap to; then the compiled ones."""
+    """Return the facts of each language: its trained networks with what they snap to, then the compiled ones."""
     found: list[NetworkFacts] = []
     for panel in dict.fromkeys(result.panel for result in results):
         own = [result for result in results if result.panel == panel and result.diverged_at is None]
@@ -99,10 +103,10 @@ def study(
 
 
 def _kept(path: Path, find: Callable[[], Iterator[NetworkFacts]]) -> list[NetworkFacts]:
-    """What was found before, or is found now and kept: no network is studied twice."""
+    """Return what was found before, or find and store it, so that no network is studied twice."""
     if not path.exists():
         write_json(path, [facts.to_json() for facts in find()])
-    return [NetworkFacts(**values) for values in json.loads(path.read_text())]
+    return [NetworkFacts.from_json(values) for values in json.loads(path.read_text())]
 
 
 def _trained(result: CellResult, cell: TaskCell, folder: Path, settings: Settings) -> Iterator[NetworkFacts]:
@@ -128,7 +132,7 @@ def _trained(result: CellResult, cell: TaskCell, folder: Path, settings: Setting
 
 
 def _compiled(like: CellResult, task: TrackingTask, settings: Settings) -> Iterator[NetworkFacts]:
-    """The smallest linear network, and the smallest sLSTM, for the language of the task."""
+    """Yield the facts of the smallest linear network and of the smallest sLSTM for the language of the task."""
     dfa = automaton_of(task_machine(task))
     linear = compile_network(choose_plan(dfa))
     name = f"compiled {linear.summary['architecture']}"
@@ -140,7 +144,7 @@ def _compiled(like: CellResult, task: TrackingTask, settings: Settings) -> Itera
 def compiled_facts(
     like: CellResult, series: str, kind: str, network: Compiled, architecture: Architecture, settings: Settings
 ) -> NetworkFacts:
-    """Where the certificate does not hold for every length, the horizon is measured."""
+    """Return the facts of a compiled network; its horizon is measured if the certificate does not hold for every length."""
     start, inspected, proof = time.perf_counter(), InspectedNetwork.from_compiled(network), network.certificate
     facts = _facts(like, kind, inspected, network.dfa, architecture)
     if not proof.holds or proof.length_bound is not None:
@@ -163,7 +167,7 @@ def _with_horizons(facts: NetworkFacts, inspected: InspectedNetwork, settings: S
 
 
 def _facts(like: CellResult, kind: str, inspected: InspectedNetwork, dfa: DFA, architecture: Architecture) -> NetworkFacts:
-    """But for the horizon, which is taken as proved."""
+    """Return all facts of a network but its horizon, which is taken as proved."""
     language, letters = classify(dfa), like.trained_to
     layer = architecture.layer if architecture.layer in NON_LINEAR else "dense"
     robustly = judge(dfa, language, Architecture(layer, precision="robust")).answer

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from eigentrack.experiments.reporting.markdown_table import markdown_table
+from eigentrack.experiments.reporting.wording import counted, joined, verb
 from eigentrack.experiments.studies.robustness import NetworkFacts
 
 HEAD = ("network", "right in training", "horizon, random", "horizon, worst words", "noise borne", "proved ε", "theory")
@@ -19,6 +20,17 @@ MEANING = (
     "is; ?: not decided.",
     "- theory: can the layer do it in finite precision; can it do it robustly.",
 )
+CAPTION = (
+    "For each language, the length up to which a network is right on the worst words (horizontal) and the largest error in "
+    "every "
+    "step that it bears (vertical); the dashed line marks the longest training length, and right of the dotted line every "
+    "length is proved."
+)
+KINDS = {
+    "trained": "were trained",
+    "snapped": "were snapped from trained weights to exact ones",
+    "compiled": "were compiled from the language",
+}
 FAINTEST = 1e-4  # on a logarithmic axis, in place of 0
 PROVED = 4  # times the longest tested length stand those that are proved for all
 RING = "ringed: an ε is proved at every length"
@@ -60,7 +72,7 @@ def _row(series: str, runs: Sequence[NetworkFacts]) -> list[str]:
 
 
 def _obstacles(results: Sequence[NetworkFacts]) -> list[str]:
-    """Why networks could not be snapped, a line each."""
+    """Return why networks could not be snapped, in a line each."""
     lines = [
         f"- {facts.series}, seed {facts.seed}, could not be snapped: {facts.obstacle}" for facts in results if facts.obstacle
     ]
@@ -75,8 +87,62 @@ def _horizon(runs: Sequence[NetworkFacts], of: Callable[[NetworkFacts], int | No
     return f"≥ {tested:,}" if middle == tested else f"{middle:,.0f}"
 
 
+def is_open(facts: NetworkFacts) -> bool:
+    """Return whether the network is right on the worst words at every tested length, or by proof at every length."""
+    return facts.worst_horizon is None or facts.worst_horizon >= facts.tested
+
+
+def answer(results: Sequence[NetworkFacts]) -> str:
+    """Count the networks that are right on the worst words to the end of the test, and those with a proved error."""
+    trained = [facts for facts in results if facts.kind == "trained"]
+    if not trained:
+        return ""
+    groups = {
+        words: [facts for facts in trained if facts.series.endswith("LSTM") == non_linear]
+        for words, non_linear in (("non-linear ones (sLSTM and LSTM)", True), ("linear ones", False))
+    }
+    counts = [f"{sum(map(is_open, runs))} of {len(runs)} {words}" for words, runs in groups.items() if runs]
+    proved = [facts for facts in results if facts.certified]
+    kinds = joined(dict.fromkeys(facts.series for facts in proved)) if proved else ""
+    tested = max(facts.tested for facts in trained)
+    said = f"Of the trained networks {joined(counts)} are right on the worst words up to length {tested:,}."
+    if not proved:
+        return f"{said} For no network is an error in every step proved to be borne at every length."
+    return (
+        f"{said} An error in every step is proved to be borne at every length for {len(proved)} of all {len(results)} "
+        "networks, "
+        f"namely those of the kind “{kinds}”."
+    )
+
+
+def findings(results: Sequence[NetworkFacts]) -> list[str]:
+    """Say by kind of network how many are right to the end, and how often random words hide that a network fails."""
+    lines = []
+    for kind, words in KINDS.items():
+        if runs := [facts for facts in results if facts.kind == kind]:
+            proved = sum(facts.worst_horizon is None for facts in runs)
+            lines.append(
+                f"{sum(map(is_open, runs))} of {counted(len(runs), 'network')} that {words} are right on the worst words as "
+                "far as "
+                f"they were tested; for {proved} of them this is proved for every length."
+            )
+    hidden = [
+        facts
+        for facts in results
+        if facts.random_horizon is not None and facts.random_horizon >= facts.tested and not is_open(facts)
+    ]
+    lines.append(
+        f"{counted(len(hidden), 'network')} {verb(len(hidden))} right on random words as far as they were tested, and "
+        f"{verb(len(hidden), 'fails', 'fail')} on the worst ones: a test on random words does not show it."
+    )
+    obstacles = sum(bool(facts.obstacle) for facts in results)
+    if obstacles:
+        lines.append(f"{counted(obstacles, 'trained network')} could not be snapped to exact weights; the tables say why.")
+    return lines
+
+
 def plot(results: Sequence[NetworkFacts], path: str) -> None:
-    """For each language, networks by their horizon on the worst words and the noise that they bear; a ring: an ε is proved."""
+    """Draw the networks of each language by horizon on the worst words and noise borne, ringed if an ε is proved."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -133,7 +199,7 @@ def plot(results: Sequence[NetworkFacts], path: str) -> None:
 
 
 def _layer(series: str) -> str:
-    """A snapped network has the colour of the trained one, a compiled one that of its layer where it was trained too."""
+    """Return the layer that gives a network its colour, so that trained, snapped and compiled networks of a layer share it."""
     return series.removeprefix("compiled ").removesuffix(", snapped")
 
 

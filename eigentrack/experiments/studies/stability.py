@@ -1,4 +1,4 @@
-"""What is read off runs at many rates: the loss at the end, whether the gradient exploded, where the eigenvalues ended.
+"""Stability of runs at many rates: the loss at the end, whether the gradient exploded, where the eigenvalues ended.
 
 A run diverges when its loss or its gradient is no longer finite; its gradient explodes when the norm, after the first tenth of
 the steps, ever reaches 100 times its median. A run may come back from that, but it is not stable.
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eigentrack.experiments.reporting.markdown_table import markdown_table
+from eigentrack.experiments.reporting.wording import counted, joined
 from eigentrack.experiments.running.task_cell import FITTED, CellResult
 from eigentrack.experiments.running.training_record import QUANTILES
 
@@ -22,25 +23,25 @@ def explodes(run: CellResult) -> bool:
 
 
 def last_loss(runs: Sequence[CellResult]) -> float:
-    """Median over the runs."""
+    """Return the loss at the end, as the median over the runs."""
     return statistics.median(run.record.last_loss for run in runs)
 
 
 def eigenvalue_shares(runs: Sequence[CellResult]) -> list[float]:
-    """Of all that were counted last, over layers and runs: the share in each bin from -1 to 1. Empty: none were counted."""
+    """Return the share of the last counted eigenvalues in each bin from -1 to 1, or an empty list if none were counted."""
     rows = [row for run in runs if run.record.eigenvalues is not None for row in run.record.eigenvalues.rows]
     total = sum(map(sum, rows))
     return [sum(counts) / total for counts in zip(*rows, strict=True)] if total else []
 
 
 def middle_size(results: Sequence[CellResult]) -> str:
-    """Of the sizes in the order of the cells: the one whose eigenvalues are shown."""
+    """Return the middle one of the sizes, in the order of the cells: its eigenvalues are shown."""
     sizes = list(dict.fromkeys(result.series for result in results))
     return sizes[len(sizes) // 2]
 
 
 def table(results: Sequence[CellResult]) -> str:
-    """For each panel sizes down and rates across: the median loss at the end, or how many seeds diverged, and when at first."""
+    """Return a table for each panel, by size and rate: the median loss at the end, or how many seeds diverged and when."""
     rates = sorted({result.rate for result in results})
     quantiles = " / ".join(f"{share:.0%}" for share in QUANTILES)
     lines = [
@@ -73,7 +74,7 @@ def _entry(runs: list[CellResult]) -> str:
 
 
 def _eigenvalue_table(results: Sequence[CellResult], rates: Sequence[float]) -> list[str]:
-    """Shares in parts of [-1, 1]; the plot has all of the bins."""
+    """Return the table of shares of eigenvalues in parts of [-1, 1]; the plot has all of the bins."""
     size = middle_size(results)
     lines = [
         f"### Eigenvalues at the end, {size}",
@@ -97,6 +98,11 @@ def _shares(bins: list[float]) -> str:
     return " / ".join(f"{sum(part):.1%}" for part in (bins[:tenth], bins[: len(bins) // 2], bins[-tenth:]))
 
 
+def is_unstable(run: CellResult) -> bool:
+    """Return whether the run diverged, or its gradient exploded."""
+    return run.diverged_at is not None or explodes(run)
+
+
 @dataclass(frozen=True)
 class UnstableRuns:
     """Layer by layer: how many runs were unstable in each range, and the highest rate at which none was, by size."""
@@ -105,34 +111,50 @@ class UnstableRuns:
 
     def __call__(self, results: Sequence[CellResult]) -> list[str]:
         lines, rates = [], sorted({result.rate for result in results})
-        for layer in dict.fromkeys(result.panel.split(" ")[0] for result in results):
-            said = []
-            for panel in dict.fromkeys(run.panel for run in results if run.panel.startswith(f"{layer} ")):
-                runs = [run for run in results if run.panel == panel]
-                unstable = [run for run in runs if run.diverged_at is not None or explodes(run)]
-                sizes = dict.fromkeys(run.series for run in runs)
-                calm = ", ".join(f"{series} {_calm_rate(runs, series, rates)}" for series in sizes)
-                said.append(
-                    f"{panel.removeprefix(layer + ' ')} {len(unstable)} of {len(runs)} runs unstable, calm up to {calm}"
-                )
-            lines.append(f"{layer}: {'; '.join(said)}.")
+        for panel in dict.fromkeys(run.panel for run in results):
+            runs = [run for run in results if run.panel == panel]
+            calm: dict[str, list[str]] = {}
+            for series in dict.fromkeys(run.series for run in runs):
+                calm.setdefault(_calm_rate(runs, series, rates), []).append(series)
+            said = joined([f"{rate} (for {joined(sizes)})" for rate, sizes in calm.items()])
+            lines.append(
+                f"{panel}: {sum(map(is_unstable, runs))} of {counted(len(runs), 'run')} are unstable. The highest learning "
+                "rate up "
+                f"to which every run is stable is {said}."
+            )
         if results and max(run.validation_accuracy for run in results) < FITTED:
             best = max(results, key=lambda run: run.validation_accuracy)
             lowest = min(run.record.last_loss for run in results)
             lines.append(
-                f"No run has learned the task: at the training lengths at most {best.validation_accuracy:.3f} of the answers "
-                f"are right ({best.panel}, {best.series}, rate {best.rate:g}), and the lowest loss is {lowest:.3f} "
-                f"({self.guess:.3f}: guessing), so these are the first steps of a training."
+                f"No run has learned the task, so these are the first steps of a training: at the training lengths at most "
+                f"{best.validation_accuracy:.3f} of the answers are right ({best.panel}, {best.series}, rate {best.rate:g}), "
+                "and the "
+                f"lowest loss is {lowest:.3f}, where guessing has {self.guess:.3f}."
             )
         return lines
 
+    def answer(self, results: Sequence[CellResult]) -> str:
+        """Count the unstable runs of each layer in both ranges."""
+        said = []
+        for layer in dict.fromkeys(result.panel.split(" ")[0] for result in results):
+            wide, narrow = ([run for run in results if run.panel == f"{layer} {width}"] for width in ("[-1, 1]", "[0, 1]"))
+            if wide and narrow:
+                said.append(
+                    f"{sum(map(is_unstable, wide))} of {len(wide)} runs of {layer} are unstable in [-1, 1] and "
+                    f"{sum(map(is_unstable, narrow))} of {len(narrow)} in [0, 1]"
+                )
+        if not said:
+            return ""
+        meaning = f"A run is unstable if its loss diverges or the norm of its gradient exceeds {EXPLOSION} times its median."
+        return f"{'; '.join(said)}. {meaning}"
+
 
 def _calm_rate(runs: Sequence[CellResult], series: str, rates: Sequence[float]) -> str:
-    """The highest rate at and below which the series has run, and no run diverged or exploded."""
+    """Return the highest rate up to which the series has run at every rate and no run was unstable."""
     calm = "none"
     for rate in rates:
         own = [run for run in runs if (run.series, run.rate) == (series, rate)]
-        if not own or any(run.diverged_at is not None or explodes(run) for run in own):
+        if not own or any(map(is_unstable, own)):
             break
         calm = f"{rate:g}"
     return calm

@@ -5,10 +5,17 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from eigentrack.experiments.reporting.findings import by_key
+from eigentrack.experiments.reporting.wording import all_of, joined, nested, quoted, rounded, verb
 from eigentrack.experiments.running.task_cell import CellResult
 
+CAPTION = (
+    "Recall (horizontal) and state tracking (vertical) as scaled accuracy, where 0 is guessing and 1 is perfect; small marks "
+    "are "
+    "seeds, large ones medians, and an arrow leads from a layer in [0, 1] to its twin in [-1, 1]."
+)
 RANGES = ("[0, 1]", "[-1, 1]")  # as the labels of twins end
 COST = 0.02  # a loss of recall that counts
 SOLVED, GUESSED = 0.9, 0.1  # scores from which a task counts as learned, and below which as not learned at all
@@ -26,7 +33,7 @@ class RecallAndTracking:
     trained: int
 
     def plot(self, results: Sequence[CellResult], path: str) -> None:
-        """The seeds as small points, their medians as a ring or a frame, and an arrow from [0, 1] to [-1, 1]."""
+        """Draw the seeds as small points, their medians as a ring or a frame, and an arrow from [0, 1] to [-1, 1]."""
         import matplotlib
 
         matplotlib.use("Agg")
@@ -66,7 +73,7 @@ class RecallAndTracking:
         pyplot.close(figure)
 
     def _points(self, runs: Sequence[CellResult]) -> list[tuple[float, float]]:
-        """Recall and tracking of every seed that has both; a run that diverged has neither."""
+        """Return recall and tracking of every seed that has both; a run that diverged has neither."""
         recall, tracking = (
             {run.seed: run.scores.scaled_accuracy for run in runs if run.panel == panel and run.diverged_at is None}
             for panel in (self.recall, self.tracking)
@@ -74,7 +81,55 @@ class RecallAndTracking:
         return [(recall[seed], tracking[seed]) for seed in sorted(recall.keys() & tracking.keys())]
 
     def findings(self, results: Sequence[CellResult]) -> list[str]:
-        """What the wide range does to the recall of each layer, and which layers track."""
+        """Say what the wide range does to the recall of each layer, and which layers track."""
+        found, lines = self._summed_up(results), []
+        if found.recall:
+            items = [
+                f"{layer}: a median of {rounded(narrow)} in [0, 1] and of {rounded(wide)} in [-1, 1]"
+                + (", where the seeds overlap." if layer in found.unclear else ".")
+                for layer, (narrow, wide) in found.recall.items()
+            ]
+            lines.append(nested(f"The wide range {found.verdict}.", items))
+        if (self.recall, self.flat) in found.medians:
+            lines.append(
+                "Where the range alone changes, with gates as flat as in [0, 1] that start at 0.915, the median recall is "
+                f"{rounded(found.medians[self.recall, self.flat])} ({self.flat})."
+            )
+        if found.silent:
+            lines.append(
+                f"{all_of(found.silent)} {verb(len(found.silent), 'does', 'do')} not learn recall in either range (below "
+                f"{GUESSED}), "
+                "so nothing is said of its cost there."
+            )
+        tracking = {series: median for (panel, series), median in found.medians.items() if panel == self.tracking}
+        if tracking:
+            tracks = [f"{quoted(series)} ({rounded(median)})" for series, median in tracking.items() if median >= SOLVED]
+            others = {series: median for series, median in tracking.items() if median < SOLVED}
+            best = max(others, key=lambda series: others[series], default=None)
+            rest = f" The best of the others is {best}, with {rounded(others[best])}." if best else ""
+            who = joined(tracks) if tracks else "no layer"
+            lines.append(f"{quoted(self.tracking)} is tracked to twice the training length by {who}.{rest}")
+        if len({result.seed for result in results}) == 1:
+            lines.append("There is only one seed, so that we do not know how much of this is chance.")
+        return lines
+
+    def answer(self, results: Sequence[CellResult]) -> str:
+        """Say whether the wide range costs recall, and what the layers that track recall in both ranges."""
+        found = self._summed_up(results)
+        if not found.recall:
+            return ""
+        tracks = [layer for layer in found.recall if found.medians.get((self.tracking, f"{layer} {RANGES[1]}"), 0.0) >= SOLVED]
+        said = [
+            f"{layer} recalls {rounded(found.recall[layer][1])} ({rounded(found.recall[layer][0])} in [0, 1])"
+            for layer in tracks
+        ]
+        verdict = f"The wide range {found.verdict}."
+        if not said:
+            return f"{verdict} No layer of which recall is known tracks {quoted(self.tracking)} in [-1, 1]."
+        tracked = f"Of the layers that track {quoted(self.tracking)} in [-1, 1]"
+        return f"{verdict} {tracked}, {joined(said)}, in medians of scaled accuracy."
+
+    def _summed_up(self, results: Sequence[CellResult]) -> _Summary:
         layers = list(dict.fromkeys(result.series.rsplit(" [", 1)[0] for result in results))
         scores = {key: [run.scores.scaled_accuracy for run in runs] for key, runs in by_key(results).items()}
         medians = {key: statistics.median(of_key) for key, of_key in scores.items()}
@@ -84,38 +139,26 @@ class RecallAndTracking:
             for layer, (narrow, wide) in in_ranges.items()
             if narrow in medians and wide in medians
         }
-        lines = []
         informative = {layer: pair for layer, pair in recall.items() if max(pair) >= GUESSED}
-        if informative:
-            lower = [layer for layer, (narrow, wide) in informative.items() if narrow - wide > COST]
-            losers = [layer for layer in lower if max(scores[in_ranges[layer][1]]) < min(scores[in_ranges[layer][0]])]
-            unclear = [layer for layer in lower if layer not in losers]
-            said = ", ".join(f"{layer} {narrow:.3f} → {wide:.3f}" for layer, (narrow, wide) in informative.items())
-            if losers:
-                verdict = f"costs recall in {', '.join(losers)}"
-            else:
-                verdict = "costs no layer a recall that shows" if unclear else f"costs no layer more than {COST} of its recall"
-            overlap = f" ({', '.join(unclear)}: the seeds overlap)" if unclear else ""
-            lines.append(f"The wide range {verdict}{overlap}: medians from [0, 1] to [-1, 1] {said}.")
-        if (self.recall, self.flat) in medians:
-            lines.append(
-                f"The range alone, with gates as flat as in [0, 1] and a start of 0.915: {self.flat} "
-                f"{medians[self.recall, self.flat]:.3f}."
-            )
-        if silent := [layer for layer in recall if layer not in informative]:
-            lines.append(
-                f"{', '.join(silent)}: recall is not learned in either range (below {GUESSED}), so nothing is said of its cost."
-            )
-        tracking = {series: median for (panel, series), median in medians.items() if panel == self.tracking}
-        if tracking:
-            tracks = [f"{series} ({median:.3f})" for series, median in tracking.items() if median >= SOLVED]
-            others = {series: median for series, median in tracking.items() if median < SOLVED}
-            best = max(others, key=lambda series: others[series], default=None)
-            rest = f" The best of the others: {best}, {others[best]:.3f}." if best else ""
-            lines.append(f"S5 is tracked to twice the training length by {', '.join(tracks) or 'no layer'}.{rest}")
-        if len({result.seed for result in results}) == 1:
-            lines.append("One seed: how much of this is chance is not known.")
-        return lines
+        lower = [layer for layer, (narrow, wide) in informative.items() if narrow - wide > COST]
+        losers = [layer for layer in lower if max(scores[in_ranges[layer][1]]) < min(scores[in_ranges[layer][0]])]
+        unclear = [layer for layer in lower if layer not in losers]
+        if losers:
+            verdict = f"costs recall in {all_of(losers)}"
+        elif unclear:
+            overlap = f"the medians of {all_of(unclear)} fall, but the seeds overlap"
+            verdict = f"costs no layer recall beyond what differs between seeds ({overlap})"
+        else:
+            verdict = f"costs no layer more than {COST} of its recall"
+        return _Summary(medians, informative, [layer for layer in recall if layer not in informative], unclear, verdict)
+
+
+class _Summary(NamedTuple):
+    medians: dict[tuple[str, str], float]
+    recall: dict[str, tuple[float, float]]  # in [0, 1] and in [-1, 1], of the layers that learn it in one of them
+    silent: list[str]  # layers that do not
+    unclear: list[str]  # layers with a lower median in [-1, 1], and seeds that overlap
+    verdict: str  # what the wide range does
 
 
 def _label(runs: Sequence[CellResult]) -> str:

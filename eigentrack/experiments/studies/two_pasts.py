@@ -1,4 +1,4 @@
-"""What a network makes of its past once it fails: two beginnings, one continuation.
+"""The memory of a network that fails, tested with words of two beginnings and one continuation.
 
 Pairs of words begin with different letters and go on with the same ones. Where the automaton still tells the two beginnings
 apart, so should the network, by its answers; where both are in one state, what differs can only be left over from letters that
@@ -38,7 +38,7 @@ class TwoPasts:
 
     @property
     def fate(self) -> str | None:
-        """None where these shares do not tell."""
+        """The way in which the network fails, or None where these shares do not tell."""
         if self.right >= REACHED:
             return None
         if self.told_apart is not None and self.told_apart < 0.5:
@@ -50,7 +50,7 @@ class TwoPasts:
 
 @torch.no_grad()
 def two_pasts(model: SequenceModel, task: TrackingTask, beginning: int, length: int, seed: int) -> TwoPasts:
-    """Words of `length` letters, one token each, that differ in the first `beginning`."""
+    """Measure answers on pairs of words of `length` letters, one token each, that differ in the first `beginning`."""
     assert task.tokens_per_letter == 1
     asked = derived_seed(seed, "two pasts")
     batch = task.sample(2 * PAIRS, (length, length), seed=asked, step=0)
@@ -74,13 +74,13 @@ def two_pasts(model: SequenceModel, task: TrackingTask, beginning: int, length: 
 
 
 def _share(found: Tensor, among: Tensor) -> float | None:
-    """Of the late answers; those of one pair depend on each other."""
+    """Return the share of late answers, or None if fewer than FEWEST pairs count: answers of one pair depend on each other."""
     pairs = int(among.any(1).sum())
     return None if pairs < FEWEST else float((found & among).sum() / among.sum())
 
 
 def _states(task: TrackingTask, tokens: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
-    """After each token; the opening one leaves the state where it is."""
+    """Return the state after each token; the opening token leaves the state as it is."""
     stay = torch.arange(len(task.transitions))[:, None].expand(-1, task.vocab_size - task.letters)
     transitions = torch.cat([torch.tensor(task.transitions), stay], 1)
     state, found = torch.full((len(tokens),), task.start), []

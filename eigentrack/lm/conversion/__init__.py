@@ -1,4 +1,4 @@
-"""Checkpoints of other projects → ours and back, and [0, 1] models → wider ranges, with the logits compared."""
+"""Conversion of other projects' checkpoints to ours and back, and of models to wider eigenvalue ranges."""
 
 from eigentrack.lm.conversion.conversion import FAMILIES as FAMILIES
 from eigentrack.lm.conversion.conversion import Conversion as Conversion

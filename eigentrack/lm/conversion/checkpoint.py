@@ -1,7 +1,7 @@
-"""Checkpoints of other projects as (configuration, tensors), read and written; and the logits that the peer computes from them.
+"""Checkpoints of other projects (peers) as configuration and tensors, and the logits that the peer computes from them.
 
-transformers reads and writes its own families, so that shards, old names and names on the hub are its affair. It has no
-flash-linear-attention, whose package needs a GPU: those folders are read and written as they are.
+transformers reads and writes its own families, and so takes care of shards, old names and names on the hub. It has no models of
+flash-linear-attention, whose package needs a GPU: the files of those checkpoints are read and written directly.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 @dataclass(frozen=True)
 class Checkpoint:
+    """A checkpoint of another project."""
+
     family: Family
-    config: Mapping[str, Any]
-    tensors: dict[str, Tensor]
+    config: Mapping[str, Any]  # the contents of config.json
+    tensors: dict[str, Tensor]  # by the names of the other project
 
 
 def read_json(folder: Path) -> dict[str, Any]:
@@ -83,13 +85,13 @@ def copy_tokenizer(source: Path, target: Path) -> None:
 
 
 def end_token(folder: Path) -> int | None:
-    """Of the tokenizer beside the weights, where there is one of the fast kind."""
+    """Return the end token of the fast tokenizer beside the weights; None if there is no such tokenizer or token."""
     is_there = (folder / TOKENIZER_FILE).is_file() and (folder / TOKENIZER_CONFIG_FILE).is_file()
     return load_tokenizer(folder).end if is_there else None
 
 
 def reason_not_to_run(family: Family) -> str | None:
-    """Why the peer cannot compute logits here, or None."""
+    """Say why the peer cannot compute logits on this machine; return None if it can."""
     if family.package == "transformers":
         return None
     if not torch.cuda.is_available():
@@ -99,12 +101,12 @@ def reason_not_to_run(family: Family) -> str | None:
 
 
 class PeerFailed(RuntimeError):
-    """It cannot run here, which says nothing about the weights."""
+    """An error: the peer cannot run on this machine, which says nothing about the weights."""
 
 
 @torch.no_grad()
 def peer_logits(checkpoint: Checkpoint, tokens: Tensor) -> Tensor:
-    """In float32, where the peer runs."""
+    """Return the peer's logits in float32, or raise PeerFailed."""
     device: str = "cpu"
     setting: Callable[[], AbstractContextManager[None]] = _without_kernels
     if checkpoint.family.package != "transformers":
@@ -114,15 +116,17 @@ def peer_logits(checkpoint: Checkpoint, tokens: Tensor) -> Tensor:
     try:
         with setting():
             return peer(tokens.to(device), use_cache=False).logits.float().cpu()
-    except Exception as error:  # of packages and cards that we cannot know
+    except Exception as error:  # any kind, from packages and devices that we cannot know
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise PeerFailed(f"{checkpoint.family.package} cannot run it here ({reason})") from error
 
 
 @contextmanager
 def _without_kernels() -> Iterator[None]:
-    """transformers calls mamba-ssm, causal-conv1d and flash-linear-attention wherever they are installed, on a CPU as well,
-    where they fail; but plain torch where it takes itself to be exporting a model."""
+    """Make transformers compute in plain torch, as it does when it exports a model.
+
+    Otherwise it calls mamba-ssm, causal-conv1d and flash-linear-attention if they are installed, and these fail on a CPU.
+    """
     from transformers.integrations import hub_kernels
 
     asked = hub_kernels.is_torchdynamo_exporting
@@ -142,6 +146,6 @@ def _build_peer(checkpoint: Checkpoint) -> Any:
     _, unexpected = peer.load_state_dict(checkpoint.tensors, strict=False)
     held = {id(tensor) for tensor in peer.state_dict(keep_vars=True).values()}
     placed = {id(peer.get_parameter(name)) for name in checkpoint.tensors}
-    if unexpected or held != placed:  # by identity: a tied head is placed with the embedding
+    if unexpected or held != placed:  # by identity, as a tied head is the embedding
         raise ValueError(f"{checkpoint.family.name}: the converted weights do not fill the peer's model")
     return peer

@@ -1,4 +1,4 @@
-"""convert: a checkpoint of ours or another project's → ours, wider if asked, or another project's; the logits are compared."""
+"""The conversion of a checkpoint, ours or another project's, to either format; the logits before and after are compared."""
 
 from __future__ import annotations
 
@@ -33,35 +33,44 @@ from eigentrack.models.storage import WRAPPED_CONFIG
 from eigentrack.spectrum import Eigenvalues
 from eigentrack.training.run import MODEL, RUN_FILE
 
-# the foreign checkpoints that are ours under other names, by the model_type of their config.json
+# the kinds of foreign checkpoints that can be converted, by the model_type of their config.json
 FAMILIES = {family.name: family for family in (MAMBA, MAMBA2, OLMO_HYBRID, DELTA_NET, GATED_DELTA_NET, GATED_DELTA_PRODUCT)}
 OURS = "eigentrack"
-ALLOWED = 1e-3  # of the largest logit; peers that put a small number under the root of |k| stay far below
+ALLOWED = 1e-3  # of the largest logit; the small number that some peers add to |k|² changes logits far less
 SHORT_KEYS = " (they add 1e-6 to |k|², which counts where keys are short, as in a model that was never trained)"
-CHECKED = (2, 64)  # sequences, tokens; flash-linear-attention computes longer ones in half precision
+CHECKED = (2, 64)  # sequences, tokens; flash-linear-attention computes longer sequences in half precision
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The worst difference between two models' logits, and the largest logit, on random tokens; or why there is none."""
+    """A comparison of two models' logits on random tokens."""
 
-    of: str
-    worst: float | None = None
-    largest: float | None = None
-    skipped: str | None = None
+    of: str  # the two models, in words
+    worst: float | None = None  # the largest difference of two logits; None if skipped
+    largest: float | None = None  # the largest modulus of a logit; None if skipped
+    skipped: str | None = None  # why the logits were not compared; None if they were
 
 
 @dataclass(frozen=True)
 class Conversion:
-    source: str  # model_type
-    target: str
+    """The outcome of a conversion."""
+
+    source: str  # the model_type before
+    target: str  # the model_type after
     parameters: int
-    eigenvalues: Eigenvalues
+    eigenvalues: Eigenvalues  # of the converted model
     comparisons: tuple[Comparison, ...]
 
 
 def convert(source: str | Path, folder: str | Path, eigenvalues: Eigenvalues | None = None, to: str = OURS) -> Conversion:
-    """Reads a folder (or a name on the hub), writes another. Nothing is written where the logits disagree."""
+    """Convert a checkpoint; nothing is written if the logits disagree.
+
+    Args:
+        source: a folder, or a name on the Hugging Face hub.
+        folder: where the converted checkpoint is written.
+        eigenvalues: the range to which the model is widened; None: it keeps its own.
+        to: the format to write, "eigentrack" or a key of FAMILIES.
+    """
     require("transformers", "reads and writes checkpoints", "lm")
     if to != OURS and to not in FAMILIES:
         raise ValueError(f"--to {to} is not known; there are {OURS}, {', '.join(FAMILIES)}")
@@ -114,7 +123,8 @@ def _ours(checkpoint: Checkpoint) -> SequenceModel:
             raise ValueError(
                 f"{name!r} would have shape {list(weights[name].shape)}, its configuration says {list(parameter.shape)}"
             )
-    model.load_state_dict(weights, strict=not model.config.tie_embeddings, assign=True)  # with the precision of each tensor
+    # assigned and not copied, so that each tensor keeps its precision
+    model.load_state_dict(weights, strict=not model.config.tie_embeddings, assign=True)
     if model.config.tie_embeddings:
         model.head.weight = model.embedding.weight
     return model
@@ -133,7 +143,7 @@ def _against_peer(model: SequenceModel, checkpoint: Checkpoint) -> Comparison:
 
 def _compare(of: str, ours: Tensor, theirs: Tensor, hint: str = "") -> Comparison:
     worst, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
-    if not worst <= ALLOWED * largest:  # a NaN is no agreement
+    if not worst <= ALLOWED * largest:  # a NaN counts as a difference
         raise ValueError(
             f"the logits of {of} differ by {worst:.1e}, where the largest is {largest:.1e}: nothing is written{hint}"
         )

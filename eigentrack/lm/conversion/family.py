@@ -1,4 +1,4 @@
-"""Family: one kind of foreign checkpoint, described by its weight names and by its configuration in terms of ours."""
+"""Family: one kind of foreign checkpoint, with its weight names and the translation of its configuration."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from eigentrack.options import accepted_options
 from eigentrack.spectrum import EigenRange, Eigenvalues
 
 Values = Mapping[str, Any]
-BOTH_RANGES = {False: EigenRange(0, 1), True: EigenRange(-1, 1)}  # by a peer's switch for negative eigenvalues
-# options that no peer has
+BOTH_RANGES = {False: EigenRange(0, 1), True: EigenRange(-1, 1)}  # by the value of a peer's switch for negative eigenvalues
+# options that no peer has, with the values at which a model can be converted
 OURS_ALONE = {
     "learn_initial_state": False,
     "bare": False,
@@ -25,18 +25,18 @@ OURS_ALONE = {
 
 @dataclass(frozen=True)
 class Family:
-    """`name` is the model_type in config.json, `architecture` the class; `package` is what runs it."""
+    """One kind of foreign checkpoint."""
 
-    name: str
-    architecture: str
-    package: str
+    name: str  # the model_type in config.json
+    architecture: str  # the name of the model's class
+    package: str  # the package that runs the model
     names: WeightNames
-    to_ours: Callable[[Values], ModelConfig]
-    to_theirs: Callable[[ModelConfig], dict[str, Any]]
+    to_ours: Callable[[Values], ModelConfig]  # translates their configuration
+    to_theirs: Callable[[ModelConfig], dict[str, Any]]  # translates our configuration
 
 
 def require(owner: str, values: Values, **expected: object) -> None:
-    """A value for which the other side has no counterpart is refused by its name."""
+    """Raise, with the name of the value, if a value differs from the only one that the other side can represent."""
     for name, wanted in expected.items():
         if (found := values.get(name, wanted)) != wanted:
             raise ValueError(f"{owner}: {name}={_written(found)} has no counterpart there, only {_written(wanted)} has")
@@ -47,7 +47,7 @@ def _written(value: object) -> str:
 
 
 def layer_options(config: ModelConfig, layer: int) -> dict[str, Any]:
-    """All options of a layer, with the model's values and the mixer's defaults filled in."""
+    """Return all options of a layer, with the model's values and the mixer's defaults filled in."""
     given = config.options[layer]
     options = accepted_options(MIXERS[config.mixers[layer]], without=("d_model", "backend"))
     options |= {name: getattr(config, name) for name in ("eigenvalues", "norm_eps") if name in options}
@@ -55,7 +55,7 @@ def layer_options(config: ModelConfig, layer: int) -> dict[str, Any]:
 
 
 def options_of_all_layers(config: ModelConfig, owner: str, mixer: str) -> dict[str, Any]:
-    """The options that every layer has; the peer knows one mixer and no differences between layers."""
+    """Return the options that all layers share; raise if the layers differ, or if the peer has no counterpart."""
     if wrong := sorted(set(config.mixers) - {mixer}):
         raise ValueError(f"{owner}: mixer={wrong[0]!r} has no counterpart there, only {mixer!r} has")
     options = [layer_options(config, layer) for layer in range(config.layers)]
@@ -70,7 +70,7 @@ def options_of_all_layers(config: ModelConfig, owner: str, mixer: str) -> dict[s
 
 
 def require_drawn_weights(owner: str, config: ModelConfig) -> None:
-    """Initial values may give a layer weights that the peer's has not, as DeltaNet a bias."""
+    """Raise if a layer has initial values: they may add weights that the peer lacks, such as a bias of DeltaNet."""
     for values in config.initial_values:
         require(owner, {"initial": values}, initial={})
 

@@ -1,9 +1,9 @@
-"""flash-linear-attention's DeltaNet, GatedDeltaNet and GatedDeltaProduct: all are our DeltaNet.
+"""flash-linear-attention's DeltaNet, GatedDeltaNet and GatedDeltaProduct, all of which are our DeltaNet.
 
-They convolve q, k and v apart, we together; they order the rows of a token's factors (n, H, D), we (H, n, D); and they may let
-several value heads read one key head, which we then hold once for each.
+They convolve q, k and v separately, we together; they order the rows of a token's factors (n, H, D), we (H, n, D). They may let
+several value heads share one key head, of which we then store one copy per value head.
 
-H heads  n Householder factors a token  D width of a head
+H heads  n Householder factors per token  D width of a head
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eigentrack.models import ModelConfig
 from eigentrack.spectrum import EigenRange
 
 PACKAGE = "flash-linear-attention"
-# what is read of their config.json, by its kind; transformers checks its own families, nobody checks these
+# the entries of their config.json that are read, by type; they are checked here, as transformers checks only its own families
 ALWAYS_GIVEN = ("vocab_size", "hidden_size", "num_hidden_layers", "num_heads")
 WHOLE = (*ALWAYS_GIVEN, "num_v_heads", "head_dim", "num_householder", "intermediate_size", "conv_size")
 REAL = ("hidden_ratio", "expand_k", "expand_v", "norm_eps")
@@ -90,7 +90,7 @@ NAMES = WeightNames(
 
 
 def _checked(theirs: Values, *given: str) -> Values:
-    """Their values without those that are null, which they take for left out."""
+    """Return their values without nulls, which count as left out; raise if a value is missing or of the wrong type."""
     owner, values = theirs["model_type"], {name: value for name, value in theirs.items() if value is not None}
     for name in (*ALWAYS_GIVEN, *given):
         if name not in values:
@@ -111,7 +111,7 @@ def _model_to_ours(theirs: Values, options: dict[str, Any]) -> ModelConfig:
     owner = theirs["model_type"]
     require(owner, theirs, attn=None, hidden_act="swish", attnres_block_size=None, conv_bias=False)
     width = theirs.get("intermediate_size")
-    if width is None:  # their rule
+    if width is None:  # the rule by which their code chooses the width
         ratio = theirs.get("hidden_ratio") or 4
         width = 256 * -(-int(theirs["hidden_size"] * ratio * 2 / 3) // 256)
     return ModelConfig(
@@ -128,7 +128,7 @@ def _model_to_ours(theirs: Values, options: dict[str, Any]) -> ModelConfig:
 
 
 def _model_to_theirs(owner: str, ours: ModelConfig, **expected: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Their values for the model, and our options for the rest."""
+    """Return their values for the model, and the options of our layers, from which the caller makes the other values."""
     options = options_of_all_layers(ours, owner, "deltanet")
     require(owner, options, norm_eps=ours.norm_eps, **expected)
     if not ours.mlp_widths[0]:

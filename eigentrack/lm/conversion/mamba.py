@@ -1,4 +1,4 @@
-"""transformers' Mamba and Mamba-2. Both have eigenvalues in [0, 1], no MLP, and our layers' projections row for row."""
+"""The Mamba and Mamba-2 of transformers: eigenvalues in [0, 1], no MLP, and the rows of the projections in our order."""
 
 from __future__ import annotations
 

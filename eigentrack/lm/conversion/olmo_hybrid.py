@@ -1,7 +1,7 @@
-"""transformers' OLMo-hybrid: gated DeltaNet layers with their norms before, attention layers with theirs after.
+"""The OLMo-hybrid of transformers: gated DeltaNet layers with norms before them, attention layers with norms after them.
 
-Its attention normalises queries and keys over all heads and, in the released checkpoints, has no rotary positions. Heads that
-share a key and value are held by us once each.
+Its attention normalises queries and keys over all heads and, in the released checkpoints, has no rotary positions. If query
+heads share a key and value head, we store one copy of it per query head.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from eigentrack.spectrum import EigenRange
 OWNER = "transformers' olmo_hybrid"
 LINEAR, FULL = "linear_attention", "full_attention"
 PLACE = {LINEAR: "before", FULL: "after"}
-GATED_DELTA_NET_EPS = 1e-5  # a constant of theirs
+GATED_DELTA_NET_EPS = 1e-5  # a constant in their code
 
 
 def _every_head(tensor: Tensor, mixer: Mixer) -> Tensor:
-    """A head that g others share, g times."""
+    """Return the rows with each key or value head repeated once for every query head that shares it."""
     assert isinstance(mixer, Attention)
     shared = mixer.d_model // tensor.shape[0]
     return tensor.unflatten(0, (-1, mixer.width)).repeat_interleave(shared, dim=0).flatten(0, 1)

@@ -1,8 +1,8 @@
-"""Weights under two names: each parameter of ours is made of one or more tensors of theirs, stacked along the rows.
+"""The names of weights here and in other projects: each of our parameters is a stack of one or more of their tensors.
 
-Both directions are read off one table; a tensor that has no place in it is an error, never skipped.
+One table serves both directions; a tensor that has no place in it raises an error and is never skipped.
 
-H heads  n Householder factors a token  D width of a head
+H heads  n Householder factors per token  D width of a head
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eigentrack.models import SequenceModel
 
 @dataclass(frozen=True)
 class Layout:
-    """How the same numbers are laid out in a tensor of ours and of theirs; the mixer knows the sizes."""
+    """The translation between the layouts of a tensor of ours and of theirs; the mixer gives the sizes."""
 
     to_ours: Callable[[Tensor, Mixer], Tensor]
     to_theirs: Callable[[Tensor, Mixer], Tensor]
@@ -32,21 +32,24 @@ class Layout:
 
 
 AS_IS = Layout(lambda tensor, mixer: tensor, lambda tensor, mixer: tensor)
-FILTERS = Layout(lambda tensor, mixer: tensor.squeeze(1), lambda tensor, mixer: tensor.unsqueeze(1))  # [channels, 1, width]
+# theirs is [channels, 1, width], ours [channels, width]
+FILTERS = Layout(lambda tensor, mixer: tensor.squeeze(1), lambda tensor, mixer: tensor.unsqueeze(1))
 
 
 @dataclass(frozen=True)
 class Piece:
-    name: str
+    """One of their tensors, and its layout."""
+
+    name: str  # within the layer, or in the model
     layout: Layout = AS_IS
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Pieces one below the other; `rows` are their heights in ours."""
+    """Several of their tensors, which are stacked along the rows in one of ours."""
 
     pieces: tuple[Piece, ...]
-    rows: Callable[[Mixer], list[int]]
+    rows: Callable[[Mixer], list[int]]  # how many rows each piece has in our layout
 
 
 Names = dict[str, str | Piece | Stack]  # ours → theirs
@@ -54,15 +57,21 @@ Names = dict[str, str | Piece | Stack]  # ours → theirs
 
 @dataclass(frozen=True)
 class WeightNames:
-    """`blocks` has a table for each of our mixers that occurs; `their_block` is the prefix of layer {}."""
+    """The names of all weights of a family."""
 
-    model: Names
-    their_block: str
-    blocks: Mapping[str, Names]
+    model: Names  # of the weights outside the layers
+    their_block: str  # the prefix of their layer {}
+    blocks: Mapping[str, Names]  # by the name of our mixer, the names of the weights within a layer
 
 
 def in_our_names(names: WeightNames, theirs: Mapping[str, Tensor], model: SequenceModel) -> dict[str, Tensor]:
-    """Their weights (or gradients) as the parameters of our model, which gives names, sizes and what is tied."""
+    """Return their weights (or gradients) under our names and in our layout; raise if one is missing or left over.
+
+    Args:
+        names: the table of names of the family.
+        theirs: their tensors by name.
+        model: our model, which gives the names of the parameters, the sizes and whether the head is tied.
+    """
     left, ours = dict(theirs), {}
     for name in dict(model.named_parameters()):
         stack, mixer, prefix = _find(names, name, model)
@@ -88,6 +97,7 @@ def _laid_out(name: str, tensor: Tensor, layout: Layout, mixer: Mixer) -> Tensor
 
 
 def in_their_names(names: WeightNames, model: SequenceModel) -> dict[str, Tensor]:
+    """Return the weights of our `model` under their names and in their layout; `names` is the family's table of names."""
     theirs = {}
     for name, tensor in model.named_parameters():
         stack, mixer, prefix = _find(names, name, model)
@@ -98,7 +108,7 @@ def in_their_names(names: WeightNames, model: SequenceModel) -> dict[str, Tensor
 
 
 def _find(names: WeightNames, ours: str, model: SequenceModel) -> tuple[Stack, Mixer, str]:
-    """What a parameter of ours is made of, the mixer of its block (or of the first), and the prefix of their names."""
+    """Return the pieces of one of our parameters, the mixer of its block (or of the first), and the prefix of their names."""
     table, key, block, prefix = names.model, ours, 0, ""
     if ours.startswith("blocks."):
         _, number, key = ours.split(".", 2)

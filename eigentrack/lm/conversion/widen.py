@@ -1,6 +1,6 @@
-"""Widening a model: every layer with eigenvalues in a narrower range gets the wider one, and computes what it did.
+"""Widening of a model: every layer with a narrower range of eigenvalues gets the wider range, and still computes the same.
 
-docs/derivations/widening.md: the new range comes with a shift of the eigenvalues that is 0 until training moves it.
+The wider range comes with a shift of the eigenvalues that is 0 until training changes it (docs/derivations/widening.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from eigentrack.spectrum import EigenRange, Eigenvalues
 
 
 def widen(model: SequenceModel, eigenvalues: Eigenvalues) -> SequenceModel:
-    """The same function with eigenvalues that training can take anywhere in the new range. Weights are shared, not copied."""
+    """Return a model that computes the same, whose eigenvalues training can move anywhere in the new range.
+
+    `model` is the model to widen, whose weights are shared and not copied; `eigenvalues` is the new range.
+    """
     if not isinstance(eigenvalues, EigenRange):
         raise ValueError(f"eigenvalues {eigenvalues} have angles, and a model is widened to a real range only, such as -1,1")
     config = model.config
@@ -37,14 +40,14 @@ def widen(model: SequenceModel, eigenvalues: Eigenvalues) -> SequenceModel:
 
 
 def _widened(config: ModelConfig, layer: int, eigenvalues: EigenRange) -> dict[str, Any]:
-    """The options of a layer; a layer without eigenvalues, or with these already, keeps what it had."""
+    """Return the options of the widened layer; a layer without eigenvalues, or already in this range, keeps its options."""
     given, mixer = dict(config.options[layer]), MIXERS[config.mixers[layer]]
     before = layer_options(config, layer).get("eigenvalues")
     if before is None or before == eigenvalues:
         return given
     if not isinstance(before, EigenRange):
         raise ValueError(f"layer {layer} has eigenvalues in {before}: only a real range can be widened")
-    if before.ends == eigenvalues.ends:  # with an overshoot, which is the layer's own
+    if before.ends == eigenvalues.ends:  # the ranges differ only in the overshoot, which the layer keeps
         return {**given, "eigenvalues": before}
     if "widened_from" not in accepted_options(mixer):
         raise ValueError(f"layer {layer}, a {config.mixers[layer]}, cannot be widened without changing what it computes")

@@ -1,4 +1,4 @@
-"""RecurrentCache: the ModelState as `generate` carries it. It does not grow with the tokens (but for attention layers)."""
+"""RecurrentCache: the ModelState in the form that `generate` carries; only attention layers make it grow with the tokens."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from eigentrack.models import ModelState
 
 
 class RecurrentCache(Cache):
+    """The state of a model between two calls of `forward`."""
+
     def __init__(self) -> None:
         super().__init__(layers=[])
-        self.state: ModelState | None = None  # before the first token
-        self.tokens = 0  # seen so far, padding among them
+        self.state: ModelState | None = None  # None before the first token
+        self.tokens = 0  # seen so far, including padding
 
     def advance(self, state: ModelState, tokens: int) -> None:
         self.state = state

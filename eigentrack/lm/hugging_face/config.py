@@ -1,7 +1,7 @@
-"""EigentrackConfig: a ModelConfig in the clothes of transformers, which adds special tokens, precision and the like.
+"""EigentrackConfig: a ModelConfig as a configuration of transformers, which adds special tokens, precision and the like.
 
 config.json holds the ModelConfig under "sequence_model", and an auto_map to a file beside it that imports the installed
-package, so that trust_remote_code runs no copy of any code.
+package, so that trust_remote_code runs the installed code and no copy of it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from eigentrack.lm.hugging_face import EigentrackForCausalLM as EigentrackForCau
 
 
 class EigentrackConfig(PreTrainedConfig):
+    """A ModelConfig with the settings that transformers adds."""
+
     model_type = "eigentrack"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012, transformers reads it from the class
 
@@ -36,7 +38,7 @@ class EigentrackConfig(PreTrainedConfig):
     tie_word_embeddings: bool = False
 
     def __post_init__(self, **kwargs: Any) -> None:
-        # transformers also builds configurations without arguments, to see what is a default
+        # transformers also builds configurations without arguments, to find the default values
         self.sequence_model = ModelConfig(vocab_size=32_000).to_json() if self.sequence_model is None else self.sequence_model
         self.tie_word_embeddings = self.model_config.tie_embeddings
         super().__post_init__(**kwargs)
@@ -72,4 +74,4 @@ class EigentrackConfig(PreTrainedConfig):
 
     @classmethod
     def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:
-        """Nothing: it would make save_pretrained copy the source of this class into the folder."""
+        """Do nothing; otherwise save_pretrained would copy the source of this class into the folder."""

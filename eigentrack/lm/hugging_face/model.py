@@ -1,8 +1,8 @@
 """EigentrackForCausalLM: the SequenceModel with the methods that transformers, its Trainer, PEFT and lm-eval call.
 
-Rows with padding run as packed sequences: tokens that the mask leaves out touch neither a state nor an output.
+Rows with padding run as packed sequences: tokens that the mask leaves out change neither a state nor another token's output.
 
-B batch  T time  N tokens that count  d model width
+B batch  T time  N tokens that the mask keeps  d model width
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _UNSUPPORTED = ("inputs_embeds", "position_ids", "output_hidden_states", "output
 
 
 class EigentrackForCausalLM(PreTrainedModel, GenerationMixin):
+    """A SequenceModel as a causal language model of transformers."""
+
     config_class = EigentrackConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
@@ -41,7 +43,7 @@ class EigentrackForCausalLM(PreTrainedModel, GenerationMixin):
 
     @classmethod
     def around(cls, model: SequenceModel, **special_tokens: Any) -> EigentrackForCausalLM:
-        """The given model itself, not a copy; special tokens as eos_token_id=0."""
+        """Wrap a model without copying it; special tokens are given as eos_token_id=0."""
         with torch.device("meta"):
             wrapper = cls(EigentrackConfig.of(model.config, **special_tokens))
         wrapper.model = model
@@ -59,9 +61,16 @@ class EigentrackForCausalLM(PreTrainedModel, GenerationMixin):
         logits_to_keep: int | Tensor = 0,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
-        """Tokens [B, T]; a mask [B, T], or [B, past + T] with a cache; labels [B, T] as the tokens, -100 where none counts.
+        """Return the logits, the cache and, with labels, the loss.
 
-        Label t + 1 is compared with the logits of token t. `logits_to_keep` asks for the last so many logits alone.
+        Args:
+            input_ids: tokens, [B, T].
+            attention_mask: 0 for padding, [B, T], or [B, past + T] with a cache; None: no padding.
+            past_key_values: the cache that an earlier call returned; None: a new one.
+            labels: tokens to predict, [B, T], -100 where there is none; label t + 1 is compared with the logits of token t.
+            use_cache: whether to return the cache; None: as configured, and not in training.
+            logits_to_keep: the number of last positions whose logits are returned (0: all), or the positions themselves.
+            kwargs: passed on to the loss; options of transformers that the model does not support raise an error.
         """
         for name in _UNSUPPORTED:
             if kwargs.get(name) is not None and kwargs[name] is not False:
@@ -106,7 +115,7 @@ class EigentrackForCausalLM(PreTrainedModel, GenerationMixin):
 
     @classmethod
     def register_for_auto_class(cls, auto_class: str = "AutoModelForCausalLM") -> None:
-        """Nothing: it would make save_pretrained copy the source of this class into the folder."""
+        """Do nothing; otherwise save_pretrained would copy the source of this class into the folder."""
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
@@ -118,7 +127,7 @@ class EigentrackForCausalLM(PreTrainedModel, GenerationMixin):
         self.model.activation_checkpointing = enable
 
     def _init_weights(self, module: nn.Module) -> None:
-        """SequenceModel has drawn its weights. Where others were loaded over them, one that is missing is an error."""
+        """Raise if loaded weights lack a parameter of the module; without loaded weights, SequenceModel has drawn them."""
         loaded = any(getattr(parameter, "_is_hf_initialized", False) for parameter in self.parameters())
         for prefix, own in self.named_modules():
             for name, parameter in own.named_parameters(recurse=False):
@@ -129,7 +138,7 @@ class EigentrackForCausalLM(PreTrainedModel, GenerationMixin):
 def _hidden_without_padding(
     model: SequenceModel, tokens: Tensor, mask: Tensor | None, state: ModelState | None
 ) -> tuple[Tensor, ModelState]:
-    """`model.hidden` on the tokens [B, T] where the mask [B, T] is not 0; zeros elsewhere. Padding may stand anywhere."""
+    """Return `model.hidden` for the tokens [B, T] where the mask [B, T] is not 0, zeros elsewhere; padding may be anywhere."""
     if mask is None or bool(mask.all()):
         return model.hidden(tokens, state)
     counts = mask.bool()
@@ -143,7 +152,7 @@ def _hidden_without_padding(
 
 
 def _newest_columns(mask: Tensor | None, tokens: Tensor) -> Tensor | None:
-    """The part of a mask over the whole past that belongs to the tokens [B, T] of this call."""
+    """Return the part of a mask over the whole past that belongs to the tokens [B, T] of this call."""
     if mask is None:
         return None
     if mask.ndim != 2 or mask.shape[0] != tokens.shape[0] or mask.shape[1] < tokens.shape[1]:

@@ -271,3 +271,21 @@ def test_the_page_names_texts_and_ranges(tmp_path: Path) -> None:
     assert "| Mamba [-1, 1] | 10 | 1 | 6 | 7 | higher, on code and mathematics |" in text
     assert "| budget | smoke: 12 steps of 128 tokens" in text
     assert len(json.loads(numbers.read_text())["results"]) == report.cells == 2
+
+
+def test_answers_compare_the_ranges() -> None:
+    wide = tuple(PerplexityPoint(position, 5.0) for position in (32, 64, 128))
+    twins = [result_of("DeltaNet [0, 1]"), result_of("DeltaNet [-1, 1]", perplexities={"code": wide})]
+    answer = named_experiment("figure4").answer(twins)
+    assert answer.startswith(
+        "At the last positions, beyond the training length, [-1, 1] has the lower perplexity on 1 of 1 text."
+    )
+    assert answer.endswith("largest on code, with 5 for DeltaNet in [-1, 1] and 7 in [0, 1].")
+    losses = named_experiment("figure7").answer([*twins, result_of("Mamba [0, 1]", learning=(), diverged_at=0)])
+    assert losses == "The loss at the end of training is 2.500 in [-1, 1] and 2.500 in [0, 1] (DeltaNet). 1 of 3 runs diverged."
+    scored = [
+        result_of(f"DeltaNet {range_}", scores={"piqa": {"acc": acc}}) for range_, acc in (("[0, 1]", 0.5), ("[-1, 1]", 0.6))
+    ]
+    said = named_experiment("table4").answer(scored)
+    assert said == "The accuracy on “PIQA” is 0.600 in [-1, 1] and 0.500 in [0, 1] for DeltaNet."
+    assert [named_experiment(name).answer(twins[:1]) for name in LANGUAGE] == [""] * len(LANGUAGE)  # no twin

@@ -122,7 +122,7 @@ def test_the_ladder_names_every_disagreement() -> None:
     assert text.startswith("Two layers, no convolution.")
     assert "| parity | 2 | 2 | 1 | ✗ **90** (90) | ✓ 7 (7) | ✓ **100** (100) | ✓ 50 (50) | ✗ 2 (2) |" in text
     assert "| no 000 | 4 | 1 | 3 | – | – | ? **100** (100) | – | – |" in text
-    _, drifting, missed, beyond, shortcuts, unknown = text.split("\n### ")
+    _, drifting, missed, beyond, shortcuts, unknown = text.split("\n#### ")
     assert drifting.startswith("Can, right at the training lengths, and not to 6 times them: 1\n")
     assert (
         "- parity; DeltaProduct, n = 2, [-1, 1]: seed 0, validation accuracy 1.000, loss 0 at the end; right to 50 of 100"

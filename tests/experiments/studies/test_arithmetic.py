@@ -62,9 +62,11 @@ def test_a_term_that_adds_too_much_shows_when_it_comes_again() -> None:
 
 def test_repeated_terms_are_held_against_the_score() -> None:
     runs = [made_up(0.9, repeated=(256, *[100] * 8)), made_up(0.2, repeated=(256, *[40] * 8))]
-    (line,) = [line for line in EXPERIMENT.found(runs) if line.startswith("One term")]
-    assert "+ 0 leaves 2 of 2 networks right to the end, at 256; " in line
-    assert "and the score: 40 0.200, 100 0.900. " in line
+    (line,) = [line for line in EXPERIMENT.found(runs) if line.startswith("When one term")]
+    assert "adding 0 leaves 2 of 2 networks right up to length 256, where the test ends. " in line
+    assert "Adding ±1 to ±4 leaves 0 right so far, and the worst up to length 40, in the median" in line
+    far = made_up(0.9, repeated=(256, *[256] * 8))
+    assert "leaves 1 right so far" in " ".join(EXPERIMENT.found([*runs, far]))
 
 
 def turning(degrees: list[float], modulus: float = 1.0, flip: bool = False) -> torch.Tensor:
@@ -123,14 +125,19 @@ def made_up(score: float = 0.0, **studied: object) -> StudiedResult:
 
 def test_neighbouring_offsets_are_told() -> None:
     near, far = made_up(offsets=(900, 30, 5, 5, 60), offsets_at=90), made_up(offsets=(900, 25, 25, 20, 30), offsets_at=90)
-    assert "wrong ones in 1 of 2 networks" in " ".join(EXPERIMENT.found([near, far]))
+    assert "in 1 of 2 networks at least 75% of the wrong answers are off by ±1" in " ".join(EXPERIMENT.found([near, far]))
     assert "Where answers begin" not in " ".join(EXPERIMENT.found([made_up(offsets=(1020, 1, 1, 1, 1), offsets_at=90)]))
 
 
 def test_turning_heads_are_told() -> None:
     runs = [made_up(score, turning_error=1 - score) for score in (0.9, 0.2, 0.5, 0.7, 0.3)]
-    assert "0.10 0.900, 0.30 0.700, 0.50 0.500, 0.70 0.300, 0.80 0.200; rank correlation -1.00" in " ".join(
-        EXPERIMENT.found(runs)
+    assert (
+        "have a rank correlation of -1.00. The median score is 0.500 in the 5 networks whose best head has an error of 0.05 "
+        in (" ".join(EXPERIMENT.found(runs)))
+    )
+    one_turns = [made_up(0.99, turning_error=0.01), *runs]
+    assert "is 0.990 in the 1 network whose best head has an error below 0.05 and 0.500 in" in " ".join(
+        EXPERIMENT.found(one_turns)
     )
     assert "rank correlation" not in " ".join(EXPERIMENT.found(runs[:3]))
     assert rank_correlation([(1, 5), (2, 9), (3, 7)]) == pytest.approx(0.5)
@@ -158,6 +165,8 @@ def test_what_the_loss_goes_with() -> None:
         for run, excess in ((made_up(score), (1 - score) / 1e5) for score in (0.9, 0.2, 0.5, 0.75, 0.3))
     ]
     assert LOSS_ABOVE_FLOOR.above_floor(runs[1]) == pytest.approx(8e-6, rel=1e-6)
-    assert "1 0.900, 2.5 0.750, 5 0.500, 7 0.300, 8 0.200; rank correlation -1.00" in " ".join(EXPERIMENT.found(runs))
+    (line,) = [line for line in EXPERIMENT.found(runs) if "above its floor" in line]
+    assert line.startswith("In the 5 networks with labels smoothed by 0.1,")
+    assert "rank correlation of -1.00" in line
     assert millionths(4e-7) == "below 0.5"
     assert "above its floor" not in " ".join(EXPERIMENT.found([*runs[:4], made_up(0.3)]))
