@@ -71,7 +71,7 @@ class InspectedNetwork:
 
     def begin(self, rows: int) -> tuple[Float[Tensor, "B V"] | None, ModelState]:
         """Return the answers to the empty word (None if there are no opening tokens) and the state after the opening."""
-        state = ModelState(tuple(mixer.initial_state(rows) for mixer in model_mixers(self.model)))
+        state = self.model.initial_state(rows)
         answers = None
         for token in self.opening:
             logits, state = self.model.step(torch.full((rows,), token, device=self.device), state)

@@ -192,7 +192,7 @@ class WatchedSteps:
 
     def _step(self, token: Tensor, state: ModelState | None) -> tuple[Tensor, ModelState]:
         if state is None:  # the begin token
-            before = ModelState(tuple(mixer.initial_state(1) for mixer in self._model.mixers))
+            before = self._model.initial_state(1)
             self.small_states = _is_small(before)
             return self._watched(token, None)
         self._tokens.append(token)

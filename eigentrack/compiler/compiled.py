@@ -100,7 +100,7 @@ def _proved(plan: NetworkPlan, why: str, dtype: torch.dtype, state_limit: int) -
 
 def network_facts(model: SequenceModel, dfa: DFA, alphabet: Alphabet) -> dict[str, Any]:
     """Return what plan.json says of a network beyond the names of its construction, so that `verify` can compare it."""
-    state = ModelState(tuple(mixer.initial_state(1) for mixer in model.mixers))
+    state = model.initial_state(1)
     return {
         "layers": model.config.layers,
         "mixers": list(model.config.mixers),

@@ -9,6 +9,7 @@ from types import NoneType
 from typing import Any
 
 from eigentrack.layers import MIXERS, Mixer
+from eigentrack.layers.correction import CorrectionSize
 from eigentrack.layers.initialisers import INITIALISERS
 from eigentrack.layers.validation import check_backend, require_positive, require_positive_number
 from eigentrack.models.migration import current_form
@@ -49,6 +50,7 @@ class ModelConfig:
     norm_eps: float = 1e-5  # the eps of the norms, which keeps them from dividing by 0
     tie_embeddings: bool = False  # whether the head shares its weights with the embedding
     backend: str = "auto"  # the backend of the ops: auto, reference, chunked or triton
+    correction: CorrectionSize | None = None  # codes that the memories are set to every few tokens; None: never
 
     def __post_init__(self) -> None:
         require_positive(vocab_size=self.vocab_size, d_model=self.d_model, layers=self.layers)
@@ -79,6 +81,8 @@ class ModelConfig:
         if unknown := sorted({name for values in self.initial_values for name in values} - set(INITIALISERS)):
             raise ValueError(f"initial value {unknown[0]!r} is not known; there are {', '.join(INITIALISERS)}")
         check_backend(self.backend)
+        if self.correction is not None and not isinstance(self.correction, CorrectionSize):
+            raise ValueError(f"correction={self.correction!r} must be a CorrectionSize, or None")
 
     @property
     def mixers(self) -> tuple[str, ...]:
@@ -120,11 +124,14 @@ class ModelConfig:
     def to_json(self) -> dict[str, Any]:
         """Return the configuration in plain JSON values.
 
-        `initial` is left out if it is empty, so that the hashes of older models stay the same.
+        `initial` is left out if it is empty, and `correction` if there is none, so that the hashes of older models stay the
+        same.
         """
         values = {item.name: _plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
         if not self.initial:
             del values["initial"]
+        if self.correction is None:
+            del values["correction"]
         return values
 
     @classmethod
@@ -143,6 +150,8 @@ class ModelConfig:
             values["mixer_options"] = (
                 tuple(_decode_options(entry) for entry in options) if isinstance(options, list) else _decode_options(options)
             )
+        if values.get("correction") is not None:
+            values["correction"] = CorrectionSize.from_json(values["correction"])
         for name in ("mixer", "initial", "mlp_width", "norm_place"):
             if isinstance(values.get(name), list):
                 values[name] = tuple(values[name])
@@ -162,6 +171,8 @@ def _check_mixer(name: str, options: Mapping[str, Any]) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, Eigenvalues):
         return value.to_json()
+    if isinstance(value, CorrectionSize):
+        return dataclasses.asdict(value)
     if isinstance(value, Mapping):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, tuple):

@@ -7,8 +7,8 @@ B batch  T time  d model width
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import islice
 from typing import Concatenate, ParamSpec, TypeVar, cast
@@ -21,9 +21,10 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from eigentrack.layers import Mixer, MixerState
+from eigentrack.layers.correction import Correction, CorrectionSize, Parts
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.models.config import ModelConfig
-from eigentrack.ops.shared.packing import Packing
+from eigentrack.ops.shared.packing import Packing, sequence_count
 
 
 @dataclass(frozen=True)
@@ -31,19 +32,38 @@ class ModelState:
     """The states of all layers, which hold everything that the model has kept of the tokens so far."""
 
     layers: tuple[MixerState, ...]
+    phase: Tensor | None = None  # [B] the number of tokens since the last correction; None if there are no corrections
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """Everything that the layers carry: all memories, then the windows of convolutions."""
+        windows = tuple(layer.window for layer in self.layers if layer.window is not None)
+        return (*(part for layer in self.layers for part in layer.memory), *windows)
+
+    def with_parts(self, parts: Iterable[Tensor]) -> ModelState:
+        """Return the same state with other `parts`."""
+        rest = iter(parts)
+        memories = [tuple(next(rest) for _ in layer.memory) for layer in self.layers]
+        windows = [None if layer.window is None else next(rest) for layer in self.layers]
+        return ModelState(tuple(map(MixerState, memories, windows)), self.phase)
 
     def select(self, rows: Tensor) -> ModelState:
         """Return the states of the sequences `rows`, in this order."""
-        return ModelState(tuple(layer.select(rows) for layer in self.layers))
+        phase = None if self.phase is None else self.phase.index_select(0, rows)
+        return ModelState(tuple(layer.select(rows) for layer in self.layers), phase)
 
     @staticmethod
     def stack(states: Sequence[ModelState]) -> ModelState:
         """Return one state with the sequences of all `states`, one after another."""
-        return ModelState(tuple(MixerState.stack(layer) for layer in zip(*(state.layers for state in states), strict=True)))
+        phases = [state.phase for state in states if state.phase is not None]
+        if phases and len(phases) < len(states):
+            raise ValueError(f"{len(phases)} of {len(states)} states have a phase: states of one model belong together")
+        layers = tuple(MixerState.stack(layer) for layer in zip(*(state.layers for state in states), strict=True))
+        return ModelState(layers, torch.cat(phases) if phases else None)
 
     def detach(self) -> ModelState:
         """Return the same state without its gradient history, for truncated backpropagation."""
-        return ModelState(tuple(layer.detach() for layer in self.layers))
+        return ModelState(tuple(layer.detach() for layer in self.layers), self.phase)
 
 
 register_dataclass(ModelState, serialized_type_name="eigentrack.ModelState")
@@ -109,6 +129,7 @@ class SequenceModel(nn.Module):
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
         self.norm = _norm(config)
         self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.correction = None if config.correction is None else self._new_correction(config.correction)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
         if config.tie_embeddings:
             self.head.weight = self.embedding.weight
@@ -140,13 +161,27 @@ class SequenceModel(nn.Module):
         packing = Packing.of(tokens, cu_seqlens)
         checkpointed = self.activation_checkpointing and self.training and torch.is_grad_enabled()
 
-        def apply(block: nn.Module, x: Tensor, layer_state: MixerState | None) -> tuple[Tensor, MixerState]:
-            if checkpointed:
-                # no layer draws random numbers; some versions of torch cannot save the random state inside a CUDA graph
-                return checkpoint(block, x, layer_state, packing, use_reentrant=False, preserve_rng_state=False)
-            return block(x, layer_state, packing)
+        def read(
+            tokens: Tensor, state: ModelState | None, packing: Packing | None
+        ) -> tuple[Float[Tensor, "B T d"], ModelState]:
+            def apply(block: nn.Module, x: Tensor, layer_state: MixerState | None) -> tuple[Tensor, MixerState]:
+                if checkpointed:
+                    # no layer draws random numbers; some versions of torch cannot save the random state inside a CUDA graph
+                    return checkpoint(block, x, layer_state, packing, use_reentrant=False, preserve_rng_state=False)
+                return block(x, layer_state, packing)
 
-        return self._through_blocks(tokens, state, apply)
+            return self._through_blocks(tokens, state, apply)
+
+        if self.correction is None:
+            return read(tokens, state, packing)
+        before = self._state_with_phase(state, sequence_count(tokens, packing))
+
+        def read_parts(tokens: Tensor, parts: Parts, packing: Packing | None) -> tuple[Tensor, Parts]:
+            x, after = read(tokens, before.with_parts(parts), packing)
+            return x, after.parts
+
+        x, parts, phase = self.correction.read(read_parts, tokens, before.parts, before.phase, packing, tokens)
+        return x, replace(before.with_parts(parts), phase=phase)
 
     def step(self, token: Int[Tensor, " B"], state: ModelState | None = None) -> tuple[Float[Tensor, "B vocab"], ModelState]:
         """Return the logits after one token per sequence, and the new state.
@@ -154,8 +189,65 @@ class SequenceModel(nn.Module):
         Except for attention, time and memory do not grow with the number of tokens before.
         """
         self._check_tokens(token, 1, "[batch]")
-        x, state = self._through_blocks(token, state, lambda block, x, layer_state: block.step(x, layer_state))
-        return self.head(x), state
+        before = state if self.correction is None else self._state_with_phase(state, token.shape[0])
+        x, after = self._through_blocks(token, before, lambda block, x, layer_state: block.step(x, layer_state))
+        if self.correction is not None and before is not None and before.phase is not None:
+            parts, phase = self.correction.step(after.parts, before.phase)
+            after = replace(after.with_parts(parts), phase=phase)
+        return self.head(x), after
+
+    def initial_state(self, sequences: int) -> ModelState:
+        """Return the state before the first token; a correction's code 0, if there is one."""
+        state = ModelState(tuple(mixer.initial_state(sequences) for mixer in self.mixers))
+        if self.correction is None:
+            return state
+        codes = self.correction.start(sequences)
+        parts = (*codes, *state.parts[len(codes) :])
+        return ModelState(
+            state.with_parts(parts).layers, torch.zeros(sequences, dtype=torch.int64, device=codes[0].device)
+        )
+
+    def correct(self, codes: Sequence[Tensor], successors: Int[Tensor, "M vocab"], every: int) -> None:
+        """Give the model a correction, or another one in place of its own.
+
+        Args:
+            codes: the value of each memory in every code, each [M, ...]; the first code is the memory before the first token.
+            successors: the number of the code that each token makes of each code, which foretells codes and decides nothing.
+            every: the number of tokens from one correction to the next.
+        """
+        size = CorrectionSize(len(successors), every)
+        correction = self._new_correction(size).to(successors.device)
+        shapes = [tuple(code.shape) for code in codes]
+        if shapes != [(size.codes, *shape) for shape in correction.shapes]:
+            raise ValueError(f"codes of the shapes {shapes} do not fit memories of the shapes {list(correction.shapes)}")
+        if tuple(successors.shape) != (size.codes, self.config.vocab_size) or not bool(
+            ((0 <= successors) & (successors < size.codes)).all()
+        ):
+            raise ValueError(f"successors must be {size.codes} rows of {self.config.vocab_size} numbers of codes")
+        for buffer, value in zip([*correction.codes, correction.successors], [*codes, successors], strict=True):
+            buffer.copy_(value)
+        self.correction, self.config = correction, replace(self.config, correction=size)
+
+    def without_correction(self) -> SequenceModel:
+        """Return a model with the same weights and no correction."""
+        bare = SequenceModel(replace(self.config, correction=None))
+        weights = self.state_dict()
+        bare.load_state_dict({name: weights[name] for name in bare.state_dict()}, assign=True)
+        return bare.train(self.training)
+
+    def _new_correction(self, size: CorrectionSize) -> Correction:
+        if growing := [name for name in self.config.mixers if name == "attention"]:
+            raise ValueError(f"{growing[0]}'s state grows with the sequence: it cannot be set to one of finitely many codes")
+        memories = [part for mixer in self.mixers for part in mixer.initial_state(1).memory]
+        shapes = [tuple(part.shape[1:]) for part in memories]
+        return Correction(shapes, size, self.config.vocab_size, memories[0].dtype)
+
+    def _state_with_phase(self, state: ModelState | None, sequences: int) -> ModelState:
+        if state is None:
+            return self.initial_state(sequences)
+        if state.phase is None:
+            raise ValueError("the state has no phase: it comes from a model without a correction; start from None")
+        return state
 
     def generate(
         self,
@@ -211,7 +303,7 @@ class SequenceModel(nn.Module):
         for block, layer_state in zip(self.blocks, before, strict=True):
             x, new_state = apply(block, x, layer_state)
             after.append(new_state)
-        return self.norm(x), ModelState(tuple(after))
+        return self.norm(x), ModelState(tuple(after), None if state is None else state.phase)
 
     def _check_tokens(self, tokens: Tensor, ndim: int, layout: str) -> None:
         if tokens.ndim != ndim or tokens.numel() == 0:
