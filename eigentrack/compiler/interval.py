@@ -186,6 +186,14 @@ class Arithmetic:
         low, high = end(x.low, other_most, other_least), end(x.high, other_least, other_most)
         return self.times(self._rounded(low, high, FUNCTION_ERROR + n), Interval.at(weight))
 
+    def scaled_to_one(self, x: Interval) -> Interval:
+        """Return x_i / √(Σ x²), for rows whose length is far above 0."""
+        n = x.shape[-1]
+        if not bool((np.maximum(x.low, -x.high).clip(0.0).max(-1) > 1e-3).all()):
+            raise Unbounded("a key that is scaled to length 1 may be almost 0")
+        scaled = self.rms_norm(x, np.full(n, n**-0.5), 0.0)
+        return self._rounded(scaled.low, scaled.high, 2)
+
     @_unwarned
     def _rising(self, function: Callable[[Array], Array], x: Interval, least: float, most: float) -> Interval:
         """Return the values of an increasing function, which lie between `least` and `most` in floats as well."""

@@ -1,0 +1,1 @@
+"""Correction of trained networks: codes, the closing phase, streaming tests and the proof."""
