@@ -61,8 +61,7 @@ COMPARISON = OnlyTogether(
     KINDS,
     "both",
     "GH stands for n generalised Householder factors per token (DeltaNet), diagonal for gates alone (GLA); gated GH has both "
-    "with "
-    "one gate per head, KDA with one gate per channel.",
+    "with one gate per head, KDA with one gate per channel.",
 )
 
 EXPERIMENT = Experiment(

@@ -85,8 +85,7 @@ class Furthest:
             nobody = "No model fits the training length: the" if fitted < MOSTLY_FITTED else "The"
             said = (
                 f"On {quoted(panel)}, {all_of(best)} {verb(len(best), 'gets', 'get')} furthest, with 90 % of the sequences "
-                "right up to "
-                f"length {furthest:.0f}. {nobody} best validation accuracy is {fitted:.3f}."
+                f"right up to length {furthest:.0f}. {nobody} best validation accuracy is {fitted:.3f}."
             )
             lines.append(nested(said, gains))
         return lines
@@ -141,8 +140,7 @@ class FewestFactors:
             theory = joined([str(enough or "unknown") for enough in missed.values()])
             parts.append(
                 f"{all_of(missed)} {verb(len(missed))} learned with none of up to {max(self.series)} factors, though {theory} "
-                "are "
-                "enough in theory."
+                "are enough in theory."
             )
         return " ".join(parts)
 
@@ -202,8 +200,7 @@ class OnlyTogether:
         )
         return (
             f"{verdict} Of {counted(len(panels), 'language')}, layers learn {counts}; a language counts as learned when a seed "
-            "is "
-            f"right to {REACH} times the training length."
+            f"is right to {REACH} times the training length."
         )
 
     @property
@@ -264,8 +261,7 @@ class SignHelps:
                 before = max(change.narrow for change in changes.values())
                 helped.append(
                     f"On {quoted(panel)} all of them do, with median scores of {rounded(least)} or more where those in "
-                    f"{NARROW} are "
-                    f"{rounded(before)} or less."
+                    f"{NARROW} are {rounded(before)} or less."
                 )
             else:
                 best = max(changes, key=lambda name: changes[name].wide)

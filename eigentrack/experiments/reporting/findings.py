@@ -206,8 +206,7 @@ class FewerSteps:
         ours = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
         words = (
             f"These networks were trained for {ours} steps and the paper's for {self.steps:,}: where ours stay below, the "
-            "budget "
-            "may be why."
+            "budget may be why."
         )
         return [words] if most < self.steps else []
 

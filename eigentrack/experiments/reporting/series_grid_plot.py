@@ -14,8 +14,7 @@ from eigentrack.experiments.running.task_cell import CellResult
 
 CAPTION = (
     "Scaled accuracy (vertical; 0 is guessing, 1 is perfect) by sequence length (horizontal), in one picture for each model "
-    "with "
-    f"a line for each seed and a grey one for their median; {DASHED}."
+    f"with a line for each seed and a grey one for their median; {DASHED}."
 )
 IN_A_ROW = 4  # models of a single task
 SIZE = (2.3, 1.75)  # of a picture, in inches

@@ -133,9 +133,8 @@ class BestOfASearch:
         said = (
             f"The best network, “{best}”, has a median score of {medians[best]:.3f} at lengths "
             f"{self.lengths[0]}–{self.lengths[1]} and {lowest:.3f} with its worst seed (0 is guessing, 1 is perfect); "
-            f"“{self.first}”, "
-            f"the paper's layer, has a median of {medians[self.first]:.3f} here and of {compared[0].paper_median:.3f} in the "
-            "paper."
+            f"“{self.first}”, the paper's layer, has a median of {medians[self.first]:.3f} here and of "
+            f"{compared[0].paper_median:.3f} in the paper."
         )
         warning = " Its settings were searched for at the test lengths, so this is no fair comparison with the paper."
         return said + warning * (self.searched in best)
@@ -148,10 +147,8 @@ def neighbouring_offsets(results: Sequence[StudiedResult]) -> list[str]:
         alone = sum(max(run.offsets[1:]) >= LEADS * sum(run.offsets[1:]) for run in wrong)
         return [
             f"Where answers begin to fail, in {led} of {len(wrong)} networks at least {LEADS:.0%} of the wrong answers are off "
-            "by "
-            "±1, or at least so many by ±2, as a small error of an angle would make them; the larger of the two pairs has 50 % "
-            "in "
-            f"any case. One offset alone, which we had expected to lead, has so many in {alone}."
+            "by ±1, or at least so many by ±2, as a small error of an angle would make them; the larger of the two pairs has "
+            f"50 % in any case. One offset alone, which we had expected to lead, has so many in {alone}."
         ]
     return []
 
@@ -169,10 +166,8 @@ def turning_heads(results: Sequence[StudiedResult]) -> list[str]:
     ]
     return [
         "The score and the error with which the best head of a network turns as addition modulo 5 does have a rank correlation "
-        "of "
-        f"{rank_correlation(turning):.2f}. The median score is {joined(groups)}; with real eigenvalues alone the error is at "
-        "least "
-        "0.95."
+        f"of {rank_correlation(turning):.2f}. The median score is {joined(groups)}; with real eigenvalues alone the error is "
+        "at least 0.95."
     ]
 
 
@@ -184,12 +179,10 @@ def repeated_terms(results: Sequence[StudiedResult]) -> list[str]:
         others = [statistics.median(run.repeated[1:]) for run in repeated]
         return [
             f"When one term is added over and over to a random start, adding 0 leaves {held} of "
-            f"{counted(len(repeated), 'network')} "
-            f"right up to length {end}, where the test ends. Adding ±1 to ±4 leaves {sum(reach == end for reach in others)} "
-            "right "
-            f"so far, and the worst up to length {min(others):.0f}, in the median over these terms. Where only terms other "
-            "than 0 "
-            "do harm, it is not time that wears a sum off, but an error in what these terms add."
+            f"{counted(len(repeated), 'network')} right up to length {end}, where the test ends. Adding ±1 to ±4 leaves "
+            f"{sum(reach == end for reach in others)} right so far, and the worst up to length {min(others):.0f}, in the "
+            "median over these terms. Where only terms other than 0 do harm, it is not time that wears a sum off, but an error "
+            "in what these terms add."
         ]
     return []
 
@@ -225,10 +218,8 @@ class LossAboveFloor:
             pairs = sorted((self.above_floor(run), run.scores.scaled_accuracy) for run in smoothed)
             return [
                 f"In the {counted(len(pairs), 'network')} with labels smoothed by {self.compared}, the score and how far the "
-                "loss at "
-                f"the training lengths ends above its floor have a rank correlation of {rank_correlation(pairs):.2f}; the "
-                "table has "
-                "both."
+                f"loss at the training lengths ends above its floor have a rank correlation of {rank_correlation(pairs):.2f}; "
+                "the table has both."
             ]
         return []
 

@@ -135,22 +135,19 @@ class TheoryAgainstPractice:
         if missed := kinds["drifts"] + kinds["not learned"]:
             lines.append(
                 f"In {counted(missed, 'field')} theory says that the architecture can, and training does not get to {REACH} "
-                "times "
-                f"the training length: {kinds['drifts']} {verb(kinds['drifts'])} right at the training lengths and "
+                f"times the training length: {kinds['drifts']} {verb(kinds['drifts'])} right at the training lengths and "
                 f"{verb(kinds['drifts'], 'fails', 'fail')} beyond, {kinds['not learned']} {verb(kinds['not learned'])} not "
                 "learned there either."
             )
         if kinds["beyond theory"]:
             lines.append(
                 f"{counted(kinds['beyond theory'], 'field')} {verb(kinds['beyond theory'])} right to {REACH} times the "
-                "training "
-                "length though theory says that the architecture cannot."
+                "training length though theory says that the architecture cannot."
             )
         else:
             lines.append(
                 f"No field that theory rules out is learned; {kinds['shortcut']} of them {verb(kinds['shortcut'])} right at "
-                "the "
-                "training lengths, by a shortcut."
+                "the training lengths, by a shortcut."
             )
         if kinds["unknown, learned"]:
             lines.append(
@@ -163,8 +160,7 @@ class TheoryAgainstPractice:
             lines.append(
                 f"{counted(failing, 'network')} {verb(failing, 'fits', 'fit')} the training lengths and "
                 f"{verb(failing, 'fails', 'fail')} beyond. Of the {fates.total()} that were kept and looked at, {counts} "
-                "(these "
-                "words are explained below)."
+                "(these words are explained below)."
             )
         return lines
 
@@ -180,8 +176,7 @@ class TheoryAgainstPractice:
         if missed:
             said += (
                 f" In {missed} a network exists that training does not find: {kinds['drifts']} of these fit the training "
-                "lengths "
-                "and fail beyond, the others do not even fit them."
+                "lengths and fail beyond, the others do not even fit them."
             )
         beyond = counted(kinds["beyond theory"], "field") if kinds["beyond theory"] else "No field"
         return f"{said} {beyond} that theory rules out {verb(kinds['beyond theory'] or 1)} learned."

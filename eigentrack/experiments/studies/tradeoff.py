@@ -13,8 +13,7 @@ from eigentrack.experiments.running.task_cell import CellResult
 
 CAPTION = (
     "Recall (horizontal) and state tracking (vertical) as scaled accuracy, where 0 is guessing and 1 is perfect; small marks "
-    "are "
-    "seeds, large ones medians, and an arrow leads from a layer in [0, 1] to its twin in [-1, 1]."
+    "are seeds, large ones medians, and an arrow leads from a layer in [0, 1] to its twin in [-1, 1]."
 )
 RANGES = ("[0, 1]", "[-1, 1]")  # as the labels of twins end
 COST = 0.02  # a loss of recall that counts
@@ -98,8 +97,7 @@ class RecallAndTracking:
         if found.silent:
             lines.append(
                 f"{all_of(found.silent)} {verb(len(found.silent), 'does', 'do')} not learn recall in either range (below "
-                f"{GUESSED}), "
-                "so nothing is said of its cost there."
+                f"{GUESSED}), so nothing is said of its cost there."
             )
         tracking = {series: median for (panel, series), median in found.medians.items() if panel == self.tracking}
         if tracking:

@@ -86,16 +86,16 @@ def test_curves_agree_miss_or_say_nothing() -> None:
     bad = result("p", "bad", right_to=4, dead_by=7, validation=0.1)
     assert PaperCurves(paper, words)([good, bad]) == [
         READING,
-        "These models do as the paper's:\n"
-        "    - p: good is right up to length 60 and dead by 90; bad is right up to length 4 and dead by 7.",
+        "These models do as the paper's:\n    - p: good is right up to length 60 and dead by 90; bad is right up to length 4 "
+        "and dead by 7.",
     ]
     missed = replace(good, scores=replace(good.scores, right_to=40))
     agree, miss = PaperCurves(paper, words)([missed, bad])[1:]
     assert "bad is right" in agree
     assert "good" not in agree
     assert miss == (
-        "These models do not do as the paper's:\n"
-        "    - p, good: right up to length 40 and dead by 90, with a validation accuracy of 1.000. The paper: so."
+        "These models do not do as the paper's:\n    - p, good: right up to length 40 and dead by 90, with a validation "
+        "accuracy of 1.000. The paper: so."
     )
     unfitted = replace(missed, validation_accuracy=0.2)
     miss, nothing = PaperCurves(paper, words)([unfitted, bad])[1:]
@@ -147,8 +147,7 @@ def test_longer_says_how_far_each_seed_is_right_on_parity() -> None:
     assert agreement == "On parity, 1 of 1 model is within 0.1 of the paper, by the best seed and by the median: Mamba [-1, 1]."
     assert arithmetic == (
         "On “modular arithmetic, no brackets”, sLSTM comes out above the paper: its best seed scores 0.700 and its median "
-        "0.700, "
-        "where the paper has 0.787 and 0.124."
+        "0.700, where the paper has 0.787 and 0.124."
     )
     assert reaches.endswith("\n    - Mamba [-1, 1]: up to length 80; 1 of 3 networks never fail.")
     assert "the paper's for 100,000" in budget
@@ -252,8 +251,8 @@ def test_depth_counts_its_languages() -> None:
     found.append(result("Q8", label("DeltaNet [-1, 1]", 2), horizon=3))
     assert depth.EXPERIMENT.answer(found).startswith(
         "Of 5 pairs of a language and a layer, 1 are learned at exactly the depth that suffices in theory, 1 with fewer layers "
-        "and 1 "
-        "only with more. 1 are right far beyond training at a depth that theory rules out. The other 1 are learned at no depth"
+        "and 1 only with more. 1 are right far beyond training at a depth that theory rules out. The other 1 are learned at no "
+        "depth"
     )
     assert "rules out" not in depth.EXPERIMENT.answer(found[:3])
     assert depth.EXPERIMENT.answer([]) == ""

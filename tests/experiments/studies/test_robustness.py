@@ -154,8 +154,7 @@ def test_the_answer_counts_networks(facts: list[NetworkFacts]) -> None:
     trained = [replace(fact, worst_horizon=64, certified=0.0) for fact in facts if fact.kind == "trained"]
     assert robustness.EXPERIMENT.answer(trained) == (
         "Of the trained networks 2 of 2 non-linear ones (sLSTM and LSTM) and 4 of 4 linear ones are right on the worst words "
-        "up to "
-        "length 64. For no network is an error in every step proved to be borne at every length."
+        "up to length 64. For no network is an error in every step proved to be borne at every length."
     )
     worse = [replace(trained[0], worst_horizon=63, random_horizon=64), replace(trained[1], certified=0.1), *trained[2:]]
     assert "Of the trained networks 1 of 2 non-linear ones" in robustness.EXPERIMENT.answer(worse)
