@@ -69,7 +69,7 @@ GATED_NOTE = (
 LONG_NOTE = "Ours alone."
 DECODE_NOTE = "Called one by one, the host's time decides."
 COLD_START_NOTE = (
-    "The kernels of an op are compiled side by side. With one gate a channel the longest is that of the gradients, and two "
+    "The kernels of an op are compiled side by side. With one gate per channel the longest is that of the gradients, and two "
     "fifths of its time are one pass of the compiler, which looks at the whole program for every load."
 )
 

@@ -50,7 +50,7 @@ def compile_command(
     construction: Annotated[
         str | None, typer.Option(help="One of those that `eigentrack explain` names, such as permutation or cascade-gated.")
     ] = None,
-    spread: Annotated[bool, typer.Option("--spread", help="One factor a token: several tokens a letter.")] = False,
+    spread: Annotated[bool, typer.Option("--spread", help="One factor per token, and several tokens per letter.")] = False,
     dtype: Annotated[str, typer.Option(help="Of the weights: float32, float64, bfloat16 or float16.")] = "float32",
     state_limit: StateLimit = 200_000,
     image_limit: ImageLimit = None,
@@ -197,7 +197,7 @@ def run_command(
 def _print_summary(summary: dict[str, Any]) -> None:
     out.print(
         f"[bold]{summary['construction']}[/bold] ({summary['architecture']}): layers {summary['layers']}, state size "
-        f"{summary['state_size']}, factors a token {summary['householders']}, MLP width {summary['mlp_width']}, "
+        f"{summary['state_size']}, factors per token {summary['householders']}, MLP width {summary['mlp_width']}, "
         f"parameters {summary['parameters']}",
         highlight=False,
     )

@@ -13,7 +13,7 @@ from eigentrack.experiments.reporting.markdown_table import markdown_table
 from eigentrack.experiments.reporting.wording import counted, joined
 
 Figure = Callable[[LanguageResult], float | None]
-NARROW, WIDE = "[0, 1]", "[-1, 1]"  # as labels of series end
+NARROW, WIDE = "[0, 1]", "[-1, 1]"  # how the labels of series end
 PERPLEXITY_CAPTION = (
     "Perplexity (vertical, logarithmic; lower is better) by the position in the text (horizontal), one picture for each text, "
     "with dotted lines for [0, 1]; the dashed line marks the training length."

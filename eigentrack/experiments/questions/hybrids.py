@@ -56,7 +56,7 @@ KINDS = {
     "GH": "factors alone",
     "gated GH": "both",
     "KDA": "both",
-}  # by the label's beginning
+}  # the kind of a layer, by the beginning of its label
 COMPARISON = OnlyTogether(
     KINDS,
     "both",

@@ -27,7 +27,7 @@ RECALL, TRACKING = "recall", "S5, swaps"
 PAIRS, QUESTIONS, TRAINED = 24, 16, 32
 NAMES, CONVOLUTION = 64, 4  # keys, and as many values
 FLAT, NEARER = f"GLA, temperature {TEMPERATURE:g} [-1, 1]", f"GLA, temperature {SIGNED_TEMPERATURE:g}, from 0.99"
-LENGTH = 2 * PAIRS + QUESTIONS  # of recall, and twice the training length of S5
+LENGTH = 2 * PAIRS + QUESTIONS  # the length of recall, and twice the training length of S5
 PANELS = (
     Panel(
         RECALL,

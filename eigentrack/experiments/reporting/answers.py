@@ -35,7 +35,7 @@ class TwinsBeyondTraining:
     """An answer on how good layers are beyond the training lengths in the wide range, and their twins in the narrow one."""
 
     layers: Sequence[str]  # labels without their range
-    lengths: tuple[int, int]  # of the test
+    lengths: tuple[int, int]  # the first and the last length of the test
 
     def __call__(self, results: Sequence[CellResult]) -> str:
         medians = {series: median_score(runs) for series, runs in by_series(results).items()}
@@ -61,7 +61,7 @@ class TwinsBeyondTraining:
 class WhoSolves:
     """An answer that names the models that are right beyond the training lengths, or the best median where none is."""
 
-    lengths: tuple[int, int]  # of the test
+    lengths: tuple[int, int]  # the first and the last length of the test
 
     def __call__(self, results: Sequence[CellResult]) -> str:
         solved, missed = [], []
@@ -90,7 +90,7 @@ class RangeGains:
     """An answer that names the tasks on which the score of one layer depends on the range, and its scores there."""
 
     layer: str
-    lengths: tuple[int, int]  # of the test
+    lengths: tuple[int, int]  # the first and the last length of the test
 
     def __call__(self, results: Sequence[CellResult]) -> str:
         medians = {key: median_score(runs) for key, runs in by_key(results).items()}
@@ -188,7 +188,7 @@ class BestChange:
     """
 
     bases: Sequence[str]
-    lengths: tuple[int, int]  # of the test
+    lengths: tuple[int, int]  # the first and the last length of the test
 
     def __call__(self, results: Sequence[CellResult]) -> str:
         medians, said = {series: median_score(runs) for series, runs in by_series(results).items()}, []

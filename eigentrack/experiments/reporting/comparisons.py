@@ -22,9 +22,9 @@ from eigentrack.experiments.reporting.findings import (
 from eigentrack.experiments.reporting.wording import all_of, counted, joined, named, nested, quoted, rounded, sentence, verb
 from eigentrack.experiments.running.task_cell import FITTED, REACH, CellResult, learned
 
-NARROW, WIDE = "[0, 1]", "[-1, 1]"  # as labels of series end
+NARROW, WIDE = "[0, 1]", "[-1, 1]"  # how the labels of series end
 SOLVED = 0.5  # scaled accuracy from which a task counts as learned, median over the seeds
-GAIN = 0.1  # of the median score, from which a change helps
+GAIN = 0.1  # the least change of the median score that counts as a help
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class SecondToken:
 class FewestFactors:
     """Findings on the fewest Householder factors with which a group was learned, beside those that are enough in theory."""
 
-    series: Mapping[int, str]  # by the number of factors
+    series: Mapping[int, str]  # the label of the series with each number of factors
     theory: Theory
 
     def __call__(self, results: Sequence[CellResult]) -> list[str]:
@@ -159,7 +159,7 @@ class FewestFactors:
 class OnlyTogether:
     """Findings on who learned each language, and on whether two parts together learned what neither did alone."""
 
-    kinds: Mapping[str, str]  # of a series, by the beginning of its label
+    kinds: Mapping[str, str]  # the kind of a series, by the beginning of its label
     together: str  # the kind that has both parts
     legend: str  # what the labels of the series mean
 
@@ -212,9 +212,9 @@ class OnlyTogether:
 
 
 class _Change(NamedTuple):
-    narrow: float  # median score in [0, 1]
-    wide: float  # and in [-1, 1]
-    best: float  # of the seeds in [-1, 1]
+    narrow: float  # the median score in [0, 1]
+    wide: float  # the median score in [-1, 1]
+    best: float  # the score of the best seed in [-1, 1]
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from eigentrack.experiments.design.rate_choice import spread
 from eigentrack.experiments.reporting.wording import all_of, counted, joined, nested, quoted, verb
 from eigentrack.experiments.running.task_cell import CellResult
 
-CLOSE = 0.1  # in best and in median: then the two agree
-MOSTLY_FITTED = 0.9  # of the answers at the training lengths
+CLOSE = 0.1  # two scores agree if their best seeds and their medians differ by no more
+MOSTLY_FITTED = 0.9  # the share of right answers at the training lengths from which a model mostly fits them
 READING = (
     "A model counts as right at a length where 90 % of its sequences are right, and as dead where fewer than 10 % are, both in "
     "the median over the seeds. Where the paper says “generalises”, we ask for right at twice the training length; where it "

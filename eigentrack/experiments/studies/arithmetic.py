@@ -29,7 +29,7 @@ from eigentrack.tasks.modular_arithmetic import ModularArithmetic
 
 LEADS, FEWEST_WRONG = 0.75, 20  # share of the wrong answers, and how many there must be for a word about them
 TURNS = 0.05  # an error of a head below which it turns: 3 degrees, or 5 % lost with every term
-RESOLVED = 5e-7  # of a loss near ½ in float32
+RESOLVED = 5e-7  # the difference of losses near ½ that float32 resolves
 FEWEST_COMPARED = 5  # networks, for a word about what their scores go with
 
 
@@ -39,7 +39,7 @@ class StudiedResult(CellResult):
 
     offsets: tuple[int, ...] = ()  # how many answers are off by 0, 1, … m-1
     offsets_at: int = 0  # the length at which they are counted
-    turning_error: float | None = None  # of the head that turns best
+    turning_error: float | None = None  # the error of the head that turns best
     repeated: tuple[int, ...] = ()  # how far it is right while one term is added, by term
 
 
@@ -118,10 +118,10 @@ def best_median(results: Sequence[CellResult]) -> list[str]:
 class BestOfASearch:
     """The best layer beside the first one and the paper's, with a warning where its settings were searched for."""
 
-    lengths: tuple[int, int]  # of the test
+    lengths: tuple[int, int]  # the first and the last length of the test
     first: str  # the series that is trained as the paper's
     paper: Mapping[Key, str]
-    searched: str  # in the label of every series whose settings were chosen at the test lengths
+    searched: str  # a part of the label of every series whose settings were chosen at the test lengths
 
     def __call__(self, results: Sequence[CellResult]) -> str:
         runs = by_series(results)

@@ -26,7 +26,7 @@ from eigentrack.experiments.studies.two_pasts import TwoPasts, two_pasts
 from eigentrack.models import load_model
 from eigentrack.tasks import TrackingTask
 
-SECTIONS = {  # of the page, by kind of field
+SECTIONS = {  # the sections of the page, by kind of field
     "drifts": (
         f"Can, right at the training lengths, and not to {REACH} times them",
         "Numbers near to the exact ones do that, and so does a shortcut.",
@@ -57,7 +57,7 @@ HOW_IT_FAILS = (
     "Nothing is said where letters in common always reset the state, or 99 % are right at that length "
     "(`experiments/studies/two_pasts.py`).",
 )
-FATES = {  # of several networks
+FATES = {  # what became of several networks
     "forgets": "forget",
     "holds on to what it should forget": "hold on to what they should forget",
     "drifts": "drift",

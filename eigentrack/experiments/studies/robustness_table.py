@@ -30,7 +30,7 @@ KINDS = {
     "snapped": "were snapped from trained weights to exact ones",
     "compiled": "were compiled from the language",
 }
-FAINTEST = 1e-4  # on a logarithmic axis, in place of 0
+FAINTEST = 1e-4  # drawn in place of 0, as the axis is logarithmic
 PROVED = 4  # times the longest tested length stand those that are proved for all
 RING = "ringed: an ε is proved at every length"
 MARKERS = {"trained": "o", "snapped": "s", "compiled": "D"}

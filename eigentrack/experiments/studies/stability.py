@@ -94,7 +94,7 @@ def _eigenvalue_table(results: Sequence[CellResult], rates: Sequence[float]) -> 
 def _shares(bins: list[float]) -> str:
     if not bins:
         return "–"
-    tenth = len(bins) // 20  # of [-1, 1], whose length is 2
+    tenth = len(bins) // 20  # as many bins as fill a tenth of [0, 1]: all of them fill [-1, 1]
     return " / ".join(f"{sum(part):.1%}" for part in (bins[:tenth], bins[: len(bins) // 2], bins[-tenth:]))
 
 

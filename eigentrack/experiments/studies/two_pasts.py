@@ -22,7 +22,7 @@ from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.counter_random import derived_seed
 
 PAIRS = 256
-LATE = 0.1  # of the length, at its end: where answers are compared
+LATE = 0.1  # the share of the length, at its end, where answers are compared
 FEWEST = 20  # pairs of a kind, for a share
 REACHED = 0.99  # right so often, a network does not fail at this length
 
@@ -34,7 +34,7 @@ class TwoPasts:
     length: int
     told_apart: float | None  # two answers, where the automaton gives two
     mixed_up: float | None  # two answers, where the automaton is in one state
-    right: float  # of all of them
+    right: float  # the share of right answers among all of them
 
     @property
     def fate(self) -> str | None:
