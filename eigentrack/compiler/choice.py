@@ -64,7 +64,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Draw]]] = {
     ),
     "dense": ("full matrices", {"dense": lambda dfa, _: dense_plan(dfa)}),
     "rotation": (
-        "two reflections of the plane a token, for counting modulo m; inexact",
+        "two reflections of the plane per token, for counting modulo m; inexact",
         {"rotation": lambda dfa, _: rotation_plan(dfa)},
     ),
     "slstm": (

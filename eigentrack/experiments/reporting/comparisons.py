@@ -19,7 +19,18 @@ from eigentrack.experiments.reporting.findings import (
     median_right_to,
     median_score,
 )
-from eigentrack.experiments.reporting.wording import all_of, counted, joined, named, nested, quoted, rounded, sentence, verb
+from eigentrack.experiments.reporting.wording import (
+    all_of,
+    counted,
+    gain,
+    joined,
+    named,
+    nested,
+    quoted,
+    rounded,
+    sentence,
+    verb,
+)
 from eigentrack.experiments.running.task_cell import FITTED, REACH, CellResult, learned
 
 NARROW, WIDE = "[0, 1]", "[-1, 1]"  # how the labels of series end
@@ -239,11 +250,12 @@ class SignHelps:
                 f"the best seed has {rounded(change.best)}."
                 for name, change in changes.items()
             ]
-            items += [f"{self.flat}: {rounded(medians[self.flat])}."] if self.flat in medians else []
+            items += [f"{self.flat}: the median score is {rounded(medians[self.flat])}."] if self.flat in medians else []
             if self.rival in medians:
                 above = changes and medians[self.rival] > max(change.wide for change in changes.values())
                 items.append(
-                    f"{self.rival}: {rounded(medians[self.rival])}, {'above all' if above else 'not above the best'} of these."
+                    f"{self.rival}: the median score is {rounded(medians[self.rival])}, "
+                    f"{'above all' if above else 'not above the best'} of these."
                 )
             said = f"On {quoted(panel)}, negative gates help {all_of(gains) if gains else 'no layer'}. "
             said += f"{far} right to {REACH} times the training length with at least one seed."
@@ -353,11 +365,11 @@ class RangeOrStructure:
         for panel, medians in self._medians(results).items():
             found = self._needed(medians)
             gains = joined(
-                [f"{medians[f'{name} {WIDE}'] - medians[f'{name} {NARROW}']:+.2f} ({name})" for name in self.structures]
+                [f"{gain(medians[f'{name} {WIDE}'] - medians[f'{name} {NARROW}'])} ({name})" for name in self.structures]
             )
-            best = joined([f"{score:.2f} in {width} ({name})" for width, (name, score) in found.best.items()])
+            best = joined([f"{rounded(score)} in {width} ({name})" for width, (name, score) in found.best.items()])
             items = [
-                f"The best median scores are {best}; the {self.structures[0]} matrix has {found.simple:.2f} in {WIDE}.",
+                f"The best median scores are {best}; the {self.structures[0]} matrix has {rounded(found.simple)} in {WIDE}.",
                 f"The wide range changes the median score by {gains}.",
             ]
             lines.append(nested(f"On {quoted(panel)}, {words[found.kind]}.", items))
@@ -381,7 +393,7 @@ class RangeOrStructure:
         if not parts:
             return ""
         narrow = max(found.best[NARROW][1] for found in needed.values())
-        return f"{sentence('; '.join(parts))}. In {NARROW} no median score of any structure is above {narrow:.2f}."
+        return f"{sentence('; '.join(parts))}. In {NARROW} no median score of any structure is above {rounded(narrow)}."
 
     def _medians(self, results: Sequence[CellResult]) -> dict[str, dict[str, float]]:
         """Return the medians of the panels in which every structure has results in both ranges."""
@@ -422,7 +434,8 @@ class LearnedBy:
             beyond = [series for series in who if self.theory.answer(panel, series) == "cannot"]
             said = f"{quoted(panel)} is learned by {len(who) or 'none'} of {counted(len(runs), 'layer')}"
             said += f": {named(who)}." if who else "."
-            said += f" Theory says that {named(missed, f'{len(missed)} more')} can do it." if missed else ""
+            others = named(missed, f"{len(missed)} {'other ' * bool(who)}layers")
+            said += f" In theory {others} can do it{', too' * bool(who)}, but did not learn it." if missed else ""
             said += f" Theory says that {all_of(beyond)} cannot, at every length." if beyond else ""
             lines.append(said)
         return [f"A task counts as learned when a seed is right to {REACH} times the training length.", *lines]

@@ -143,7 +143,10 @@ class Horizons:
         said = []
         for model, runs in by_series([run for run in results if run.panel == self.panel]).items():
             unbroken = sum(map(never_fails, runs))
-            said.append(f"{model}: up to length {median_horizon(runs):,.0f}; {unbroken} of {len(runs)} networks never fail.")
+            to_the_end = (
+                f"{unbroken or 'none'} of {counted(len(runs), 'network')} {verb(unbroken or 1)} right to the end of the test"
+            )
+            said.append(f"{model}: up to length {median_horizon(runs):,.0f}; {to_the_end}.")
         lead = f"On {quoted(self.panel)}, 99 % of the answers are right up to these lengths, in the median over the seeds:"
         return [nested(lead, said)] if said else []
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from eigentrack.experiments.design.experiment import Column, Key, Settings
 from eigentrack.experiments.reporting.findings import beside_paper, by_series, median_score
-from eigentrack.experiments.reporting.wording import counted, joined
+from eigentrack.experiments.reporting.wording import counted, joined, verb
 from eigentrack.experiments.running.cell import Cell
 from eigentrack.experiments.running.length_test import RIGHT
 from eigentrack.experiments.running.task_cell import CellResult, kept_networks, with_more
@@ -146,9 +146,10 @@ def neighbouring_offsets(results: Sequence[StudiedResult]) -> list[str]:
         led = sum(leading_pair(run.offsets)[1] >= LEADS for run in wrong)
         alone = sum(max(run.offsets[1:]) >= LEADS * sum(run.offsets[1:]) for run in wrong)
         return [
-            f"Where answers begin to fail, in {led} of {len(wrong)} networks at least {LEADS:.0%} of the wrong answers are off "
-            "by ±1, or at least so many by ±2, as a small error of an angle would make them; the larger of the two pairs has "
-            f"50 % in any case. One offset alone, which we had expected to lead, has so many in {alone}."
+            f"Where answers begin to fail, at least {LEADS:.0%} of the wrong answers are off by ±1, or at least {LEADS:.0%} by "
+            f"±2, in {led} of {len(wrong)} networks. A small error of an angle would do that; the larger of the two shares is "
+            f"at least 50 % in any case. In {alone} of the networks a single offset has {LEADS:.0%} or more, which we had "
+            "expected of most."
         ]
     return []
 
@@ -165,9 +166,9 @@ def turning_heads(results: Sequence[StudiedResult]) -> list[str]:
         if scores
     ]
     return [
-        "The score and the error with which the best head of a network turns as addition modulo 5 does have a rank correlation "
-        f"of {rank_correlation(turning):.2f}. The median score is {joined(groups)}; with real eigenvalues alone the error is "
-        "at least 0.95."
+        "Some heads turn their state as addition modulo 5 does. The score of a network and the error of its best such head "
+        f"have a rank correlation of {rank_correlation(turning):.2f}. The median score is {joined(groups)}; with real "
+        "eigenvalues alone the error is at least 0.95."
     ]
 
 
@@ -177,12 +178,13 @@ def repeated_terms(results: Sequence[StudiedResult]) -> list[str]:
         end = max(max(run.repeated) for run in repeated)
         held = sum(run.repeated[0] == end for run in repeated)
         others = [statistics.median(run.repeated[1:]) for run in repeated]
+        all_terms = sum(reach == end for reach in others)
         return [
-            f"When one term is added over and over to a random start, adding 0 leaves {held} of "
-            f"{counted(len(repeated), 'network')} right up to length {end}, where the test ends. Adding ±1 to ±4 leaves "
-            f"{sum(reach == end for reach in others)} right so far, and the worst up to length {min(others):.0f}, in the "
-            "median over these terms. Where only terms other than 0 do harm, it is not time that wears a sum off, but an error "
-            "in what these terms add."
+            f"When one term is added over and over to a random start, {held} of {counted(len(repeated), 'network')} "
+            f"{verb(held)} right up to length {end}, where the test ends, if the term is 0. If it is one of ±1 to ±4, "
+            f"{all_terms or 'none'} {verb(all_terms or 1)} right so far and the worst "
+            f"up to length {min(others):.0f}, in the median over these terms. Where only terms other than 0 do harm, the sum "
+            "does not fade with time, but each term adds a small error."
         ]
     return []
 

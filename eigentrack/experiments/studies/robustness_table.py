@@ -121,7 +121,7 @@ def findings(results: Sequence[NetworkFacts]) -> list[str]:
             proved = sum(facts.worst_horizon is None for facts in runs)
             lines.append(
                 f"{sum(map(is_open, runs))} of {counted(len(runs), 'network')} that {words} are right on the worst words as "
-                f"far as they were tested; for {proved} of them this is proved for every length."
+                f"far as they were tested; for {proved or 'none'} of them this is proved for every length."
             )
     hidden = [
         facts

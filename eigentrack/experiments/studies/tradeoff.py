@@ -91,8 +91,8 @@ class RecallAndTracking:
             lines.append(nested(f"The wide range {found.verdict}.", items))
         if (self.recall, self.flat) in found.medians:
             lines.append(
-                "Where the range alone changes, with gates as flat as in [0, 1] that start at 0.915, the median recall is "
-                f"{rounded(found.medians[self.recall, self.flat])} ({self.flat})."
+                "If the range alone changes, so that gates move as slowly as in [0, 1] and start at 0.915, the median recall "
+                f"is {rounded(found.medians[self.recall, self.flat])} ({self.flat})."
             )
         if found.silent:
             lines.append(

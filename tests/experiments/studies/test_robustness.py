@@ -161,6 +161,6 @@ def test_the_answer_counts_networks(facts: list[NetworkFacts]) -> None:
     assert robustness.EXPERIMENT.answer(worse).endswith("for 1 of all 6 networks, namely those of the kind “Mamba [0, 1]”.")
     first, hidden, *_ = robustness.EXPERIMENT.found(worse)
     assert first.startswith(
-        "5 of 6 networks that were trained are right on the worst words as far as they were tested; for 0 of"
+        "5 of 6 networks that were trained are right on the worst words as far as they were tested; for none of"
     )
     assert hidden.startswith("1 network is right on random words as far as they were tested, and fails on the worst ones")
