@@ -57,8 +57,7 @@ RESULT_FILE = "result.json"
 QUESTION = "Does a small language model predict Python code better with eigenvalues in [-1, 1] than in [0, 1]?"
 CAPTION = (
     "Perplexity (vertical; lower is better) by the position in the text (horizontal), one picture for each text, with one "
-    "colour "
-    "for each range."
+    "colour for each range."
 )
 
 
@@ -175,8 +174,7 @@ def page(record: dict[str, Any]) -> str:
     picture = ["![perplexity by position](code_twins.png)", "", f"*{CAPTION}*", ""]
     meaning = (
         "Perplexities are those of whole windows, and in brackets of their last stretch, far beyond the trained length. Swaps: "
-        "the "
-        "share of right values after programs of all sizes, and in brackets of those with 8 statements or more."
+        "the share of right values after programs of all sizes, and in brackets of those with 8 statements or more."
     )
     tables = ["## Tables", "", meaning, "", *table(found), ""]
     return "\n".join([*opening, *picture, *tables, "## How it was measured", "", *facts, ""])
@@ -204,8 +202,7 @@ def answer(results: Sequence[dict[str, Any]]) -> str:
     )
     return (
         f"In {lower} of {len(pairs) * len(TEXTS)} comparisons (a pair of twins and a text) [-1, 1] has the lower perplexity; "
-        "on "
-        f"held-out code the median is {code[1]:.2f} in [-1, 1] and {code[0]:.2f} in [0, 1]. In [-1, 1] the twins follow "
+        f"on held-out code the median is {code[1]:.2f} in [-1, 1] and {code[0]:.2f} in [0, 1]. In [-1, 1] the twins follow "
         f"{right[1]:.2f} and in [0, 1] {right[0]:.2f} of the programs of swaps, where a guess is right in "
         f"{pairs[0][0]['probe'][0]['chance']:.2f}."
     )

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from eigentrack.ops import gated_linear
 
-CHUNK, CHANNEL_CHUNK = 64, 32  # of our kernels, one gate a head or a channel
+CHUNK, CHANNEL_CHUNK = 64, 32  # of our kernels, with one gate per head, and with one per channel
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def mamba_ssm(x: Operands) -> Contender:
     from mamba_ssm.ops.triton.ssd_combined import mamba_chunk_scan_combined
 
     if x.a.ndim == 4:
-        raise ValueError("one gate a head only")
+        raise ValueError("one gate per head only")
     rate = torch.full((x.a.shape[2],), -1.0, device="cuda")
     dt = (-x.a.detach().log()).bfloat16().requires_grad_()
     leaves = [x.q, x.k, x.v, dt]

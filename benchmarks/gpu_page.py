@@ -49,17 +49,16 @@ SCAN_NOTE = (
     "loads for itself, where they had passed through shared memory (5 barriers a token in place of 13, predicted 2.3 at the "
     "first): forward alone, in use, 0.525, 0.657, 2.28 in place of 0.577, 0.736 and 2.40; backward, not in use, 2.64, 3.94, "
     "10.2 in all where that with the exchange had 2.58, 4.09 and 9.95. Backward one token at a time, three warps a scheduler "
-    "at 168 registers and 40 bytes of spills: 2.58 at the first, 2.60 in the same run without."
-    "\n\n"
-    "Memory: states kept every 16 tokens and one launch for all partial sums take 2.38, 3.73, 9.29 ms and 521, 1,032, 2,059 "
-    "MiB; windows alone 2.47, 3.92, 9.48 and 409, 810, 1,611; states every 64 tokens alone 2.49, 3.98, 9.80 and 437, 852, "
-    "1,687; both, in use, 2.59, 4.15, 9.97 and 324, 630, 1,239; both, with stretches of 4 tokens, 2.53, 3.97, 9.73 and 341, "
-    "646, 1,255; these and states every 32 tokens 2.43, 3.77, 9.29 and 357, 694, 1,367. B1024 T40 D256 in bfloat16 took 228 "
-    "MiB and 0.624 ms with states every 16 tokens. Tried, one block of channels a program unless said: these states in no "
-    "more room than they need, 220 and 0.609; no kept states, but slots for those between stretches, 236 and 0.603; slots and "
-    "four blocks a program, which share their partial sums, 158 and 0.668; eight, 145 and 0.676; eight without slots, 137 and "
-    "0.742. 32 MiB of each are what torch takes to add up the gradients of the decay; eight blocks and slots with the partial "
-    "sums freed before that, in use, stand above."
+    "at 168 registers and 40 bytes of spills: 2.58 at the first, 2.60 in the same run without.\n\nMemory: states kept every 16 "
+    "tokens and one launch for all partial sums take 2.38, 3.73, 9.29 ms and 521, 1,032, 2,059 MiB; windows alone 2.47, 3.92, "
+    "9.48 and 409, 810, 1,611; states every 64 tokens alone 2.49, 3.98, 9.80 and 437, 852, 1,687; both, in use, 2.59, 4.15, "
+    "9.97 and 324, 630, 1,239; both, with stretches of 4 tokens, 2.53, 3.97, 9.73 and 341, 646, 1,255; these and states every "
+    "32 tokens 2.43, 3.77, 9.29 and 357, 694, 1,367. B1024 T40 D256 in bfloat16 took 228 MiB and 0.624 ms with states every 16 "
+    "tokens. Tried, one block of channels a program unless said: these states in no more room than they need, 220 and 0.609; "
+    "no kept states, but slots for those between stretches, 236 and 0.603; slots and four blocks a program, which share their "
+    "partial sums, 158 and 0.668; eight, 145 and 0.676; eight without slots, 137 and 0.742. 32 MiB of each are what torch "
+    "takes to add up the gradients of the decay; eight blocks and slots with the partial sums freed before that, in use, stand "
+    "above."
 )
 GATED_NOTE = (
     "Where flash-linear-attention refuses, mamba-ssm's SSD below is the only peer. With a gate for each channel three forms "
@@ -70,7 +69,7 @@ GATED_NOTE = (
 LONG_NOTE = "Ours alone."
 DECODE_NOTE = "Called one by one, the host's time decides."
 COLD_START_NOTE = (
-    "The kernels of an op are compiled side by side. With one gate a channel the longest is that of the gradients, and two "
+    "The kernels of an op are compiled side by side. With one gate per channel the longest is that of the gradients, and two "
     "fifths of its time are one pass of the compiler, which looks at the whole program for every load."
 )
 
@@ -136,10 +135,8 @@ READING = (
 )
 METHOD = (
     "Times are medians by device events. Floors: memory traffic at the rate of a large copy, then arithmetic at the rate of a "
-    "large "
-    "matrix product (scan: exponentials). In the rows of commits d14bee8f46c5, b51bafb9b6b2 and e51047e86589 the peers' own "
-    "tuners "
-    "had 25 ms for each configuration (`--tuning-ms 25`); they take 125 by themselves."
+    "large matrix product (scan: exponentials). In the rows of commits d14bee8f46c5, b51bafb9b6b2 and e51047e86589 the peers' "
+    "own tuners had 25 ms for each configuration (`--tuning-ms 25`); they take 125 by themselves."
 )
 LONG = {  # the op → its file, and which contender is ours
     "Delta rule": ("gpu_ops_long", "ours"),
@@ -327,8 +324,7 @@ def answer(folder: Path, lines: list[str]) -> str:
                     found += [] if known is None else [known]
     said = [
         f"{sum(found > 1 for found in all_found)} of {len(all_found)} comparisons {words}, {geometric_mean([*all_found]):.2f} "
-        "times in "
-        "the geometric mean"
+        "times in the geometric mean"
         for all_found, words in zip(ratios.values(), ("as CUDA graphs", "when called one by one"), strict=True)
         if all_found
     ]

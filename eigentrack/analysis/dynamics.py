@@ -44,7 +44,7 @@ class Dynamics:
 
     letters: tuple[str, ...]  # the names of the letters
     maps: tuple[LetterMap, ...]  # one enclosure per letter
-    transitions: Transitions  # of the automaton, [state][letter]
+    transitions: Transitions  # the automaton's next state, [state][letter]
     start: Interval  # the box [1, n] that holds the state before the first letter
     start_label: int = 0  # the state of the automaton before the first letter
     input_radius: float = 0.0  # how far an input may lie from the letter's own
@@ -69,7 +69,7 @@ class Properties:
     """The properties of dynamics that boxes have proved robust, with a witness for each property that does not hold."""
 
     certificate: BoxCertificate
-    canonical: Transitions  # of the canonical automaton
+    canonical: Transitions  # the canonical automaton's next state, [state][letter]
     periods: dict[str, str]  # a witness, in words, for "contracting" and for "aperiodic" where that property fails
     strongly_robust: bool
 
@@ -162,7 +162,7 @@ class Merging:
     """The first word length at which the boxes of two labels touch."""
 
     letters: int
-    labels: tuple[int, int]  # whose boxes touch
+    labels: tuple[int, int]  # the two labels whose boxes touch
     gaps: tuple[float, ...]  # at each shorter length from 1 on, the least distance between the boxes of two labels
 
 

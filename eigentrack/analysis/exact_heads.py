@@ -32,7 +32,7 @@ from eigentrack.compiler.plan import Factor, Move
 
 APART = 0.25  # the cosine up to which keys count as at right angles
 Array = NDArray[np.float64]
-ROUNDS = 8  # of inverse iteration
+ROUNDS = 8  # rounds of inverse iteration
 SAME = 0.999  # the cosine from which two lines are one
 EXACT = 1e-9  # added to the diagonal, so that the inverse is finite at an exact line
 Pair = tuple[int, int]

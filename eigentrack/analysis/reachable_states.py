@@ -38,7 +38,7 @@ class Step:
     before: int  # the number of the state before the letter
     letter: int
     after: int  # the number of the state after the letter
-    answer: int  # that the network gave to the letter
+    answer: int  # the network's answer to the letter
     word: Word  # the letters before this one
 
 
@@ -48,7 +48,7 @@ class StateNet:
 
     radius: float  # ρ
     vectors: NDArray[np.float64]  # [n, D]; state 0 is the start
-    first_answer: int  # to the empty word
+    first_answer: int  # the network's answer to the empty word
     steps: tuple[Step, ...]  # every letter from every state, and the steps along the random words
 
 

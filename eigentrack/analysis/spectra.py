@@ -25,10 +25,10 @@ from eigentrack.models import SequenceModel
 from eigentrack.models.sequence_model import in_evaluation_mode
 from eigentrack.training.telemetry import RANGES, histogram
 
-TOLERANCE = 1e-4  # of an eigenvalue: the matrices are float32, and a defective matrix loses twice as many digits
+TOLERANCE = 1e-4  # the error of an eigenvalue: the matrices are float32, and a defective matrix loses twice as many digits
 MOVED = 1e-2  # a direction counts as moved from this change on, root mean square over all positions
 ENTRIES = 2**21  # the most entries of a layer's matrices that are held at once
-MOST_HEADS = 64  # of a layer; a layer with more heads is sampled at equal steps
+MOST_HEADS = 64  # heads of a layer that are looked at; if it has more, they are sampled at equal steps
 MOST_EIGENVALUES = 1000  # about the most that are kept for the plot per layer and token, from the first contexts
 WORD_LENGTHS = (1, 2, 4, 8)
 
@@ -52,7 +52,7 @@ class TokenSpectrum:
     token: str
     contexts: int  # how often the token was seen
     heads: tuple[HeadSpectrum, ...]
-    eigenvalues: tuple[complex, ...]  # of all heads, in the first contexts
+    eigenvalues: tuple[complex, ...]  # those of all heads, in the first contexts
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class LayerSpectrum:
     words: tuple[WordSpectrum, ...]
     key_ranks: tuple[int, ...]  # per head, the number of directions, out of `state_size`, that some token moves
     state_size: int
-    histograms: Mapping[str, Any]  # of each gate, by name
+    histograms: Mapping[str, Any]  # one histogram per gate, by name
     may_flip: bool  # whether the necessary condition of Theorem 1 holds
     may_count: bool  # whether the necessary condition of Theorem 2 holds
 

@@ -25,7 +25,7 @@ class Group:
     """A finite group with its multiplication table, whose elements are also permutations of points."""
 
     name: str
-    names: tuple[str, ...]  # of each element: the images of the points
+    names: tuple[str, ...]  # the name of each element: the images of the points
     table: tuple[tuple[int, ...], ...]  # [x][y] → x·y
     moved: tuple[int, ...]  # how many points each element moves
     generators: tuple[int, ...]  # elements whose products are the whole group

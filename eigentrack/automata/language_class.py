@@ -59,7 +59,7 @@ class ContainedGroup:
 class LanguageClass:
     """The classes that a regular language belongs to, with the evidence; the criteria are listed in `class_evidence`."""
 
-    states: int  # of the minimal DFA
+    states: int  # the number of states of the minimal DFA
     monoid_size: int  # elements of its transition monoid
     star_free: bool
     group: bool

@@ -23,14 +23,14 @@ from eigentrack.checker.files import Number, Tensor, exact, is_count, read_json,
 from eigentrack.checker.float_types import Rounded
 from eigentrack.checker.network import Network, OutOfScope, State, known_mixers
 
-FORMAT = 1  # of joint_states.json
+FORMAT = 1  # the version of the format of joint_states.json
 LIST = "joint_states.json"
 # the entries of certificate.json that are read here
 CLAIMS = (
     *("holds", "order_independent", "faults", "length_bound", "tokens_per_letter", "reachable_states", "margin"),
     *("weights_dtype", "state_dtype", "weights_sha256", "automaton_sha256", "plan_sha256"),
 )
-MOST_TOKENS = 1000  # a letter
+MOST_TOKENS = 1000  # the most tokens per letter
 
 
 class Differs(Exception):

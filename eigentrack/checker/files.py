@@ -28,7 +28,7 @@ class Tensor:
     kind: str  # the name of its float type
     shape: tuple[int, ...]
     values: tuple[Number, ...]  # row by row
-    data: bytes  # as they stand in the file
+    data: bytes  # the bytes as they stand in the file
 
 
 def exact(value: float) -> Number:

@@ -149,7 +149,7 @@ class _Memory(Layer):
 
 
 class DeltaNet(_Memory):
-    """The layer `deltanet`, with any number of factors a token, and with or without a gate for each head."""
+    """The layer `deltanet`, with any number of factors per token, and with or without a gate for each head."""
 
     def __init__(self, take: Take, width: int, options: Mapping[str, Any], weights: FloatType, state: FloatType) -> None:
         heads, keys, values, factors = (options[name] for name in ("heads", "key_dim", "value_dim", "householders"))

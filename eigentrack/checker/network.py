@@ -51,7 +51,8 @@ OPTIONAL: dict[str, dict[str, tuple[Any, ...]]] = {
     "convolution": {},
 }
 WITHOUT_EFFECT = ("backend", "norm_eps")  # on a network without norms
-ENTRIES = ("vocab_size", "d_model", "layers", "mixer", "mixer_options", "mlp_width", "norm")  # of a configuration
+# the entries of a configuration that are read
+ENTRIES = ("vocab_size", "d_model", "layers", "mixer", "mixer_options", "mlp_width", "norm")
 MORE_ENTRIES = ("eigenvalues", "initial", "norm_place", "tie_embeddings", *WITHOUT_EFFECT)
 
 

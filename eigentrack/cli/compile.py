@@ -50,7 +50,7 @@ def compile_command(
     construction: Annotated[
         str | None, typer.Option(help="One of those that `eigentrack explain` names, such as permutation or cascade-gated.")
     ] = None,
-    spread: Annotated[bool, typer.Option("--spread", help="One factor a token: several tokens a letter.")] = False,
+    spread: Annotated[bool, typer.Option("--spread", help="One factor per token, and several tokens per letter.")] = False,
     dtype: Annotated[str, typer.Option(help="Of the weights: float32, float64, bfloat16 or float16.")] = "float32",
     state_limit: StateLimit = 200_000,
     image_limit: ImageLimit = None,
@@ -155,9 +155,10 @@ def _verify_independently(folder: Path, state_limit: int, as_json: bool) -> None
         out.print_json(json.dumps({"agrees": found.agrees, **asdict(found)}))
     elif found.agrees:
         out.print(
-            f"the independent checker [green]agrees[/green]: {found.joint_states} joint states, {found.transitions} transitions, "
-            f"weights {found.weights_type}, state {found.state_type}\nit covers one token after another, where no sum is rounded "
-            "in any order; chunks it does not cover",
+            f"the independent checker [green]agrees[/green]: {found.joint_states} joint states, {found.transitions} "
+            f"transitions, weights {found.weights_type}, state {found.state_type}\n"
+            "it steps token by token and proves that no sum is rounded, in whatever order it is added; it does not check the "
+            "computation in chunks",
             highlight=False,
         )
     else:
@@ -196,7 +197,7 @@ def run_command(
 def _print_summary(summary: dict[str, Any]) -> None:
     out.print(
         f"[bold]{summary['construction']}[/bold] ({summary['architecture']}): layers {summary['layers']}, state size "
-        f"{summary['state_size']}, factors a token {summary['householders']}, MLP width {summary['mlp_width']}, "
+        f"{summary['state_size']}, factors per token {summary['householders']}, MLP width {summary['mlp_width']}, "
         f"parameters {summary['parameters']}",
         highlight=False,
     )

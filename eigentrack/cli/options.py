@@ -25,7 +25,7 @@ def check_device(device: str) -> None:
     import torch
 
     try:
-        usable = not torch.empty(1, device=device).is_meta  # which holds no numbers
+        usable = not torch.empty(1, device=device).is_meta  # a meta tensor holds no numbers
     except (RuntimeError, AssertionError):
         usable = False
     if not usable:

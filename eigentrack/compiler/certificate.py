@@ -52,7 +52,7 @@ class Certificate:
     faults: tuple[str, ...]  # the operations that may round a value
     weights_sha256: str
     automaton_sha256: str
-    plan_sha256: str  # of the description of the network that is stored with the certificate; empty if there is none
+    plan_sha256: str  # the hash of the description of the network that is stored with the certificate; empty if there is none
     # all joint states, in a file of their own; None if they are not read from it, if the proof fails, or if values are rounded
     joint_states: JointStates | None = field(default=None, repr=False, compare=False)
 

@@ -52,11 +52,11 @@ _GATED: dict[str, Draw] = {
 # architecture → (description, its constructions by name)
 ARCHITECTURES: dict[str, tuple[str, dict[str, Draw]]] = {
     "deltanet": (
-        "one Householder factor a token, eigenvalues in [-1, 1], no gate",
+        "one Householder factor per token, eigenvalues in [-1, 1], no gate",
         {name: _one_factor(draw) for name, draw in _PRODUCTS.items()}
         | {"two-layer-cyclic": lambda dfa, _: two_layer_plan(dfa)},
     ),
-    "deltaproduct": ("several factors a token, no gate", _PRODUCTS),
+    "deltaproduct": ("several factors per token, no gate", _PRODUCTS),
     "gated": ("several factors and a gate in [0, 1]", _GATED),
     "diagonal": (
         "gates only: eigenvalues in [0, 1] for star-free languages, in [-1, 1] with 2-groups",
@@ -64,7 +64,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Draw]]] = {
     ),
     "dense": ("full matrices", {"dense": lambda dfa, _: dense_plan(dfa)}),
     "rotation": (
-        "two reflections of the plane a token, for counting modulo m; inexact",
+        "two reflections of the plane per token, for counting modulo m; inexact",
         {"rotation": lambda dfa, _: rotation_plan(dfa)},
     ),
     "slstm": (
@@ -108,7 +108,8 @@ def choose_plan(
         if architecture not in (None, "deltanet") or construction not in (None, "permutation"):
             raise ValueError("--spread gives a deltanet by the construction permutation: leave out what asks for another")
         return Choice(
-            (spread(permutation_plan(dfa, gated=False)),), "one factor a token, spread over several tokens a letter, as asked"
+            (spread(permutation_plan(dfa, gated=False)),),
+            "one factor per token, spread over several tokens per letter, as asked",
         )
     plans, reasons = [], []
     for draw in wanted:

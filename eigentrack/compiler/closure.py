@@ -52,7 +52,7 @@ def explore(step: Step, dfa: DFA, alphabet: Alphabet, limit: int) -> Closure:
     margin = float(answer_margins(logits, torch.tensor([dfa.start])).min())
     if not margin > 0:  # this also refuses nan
         return Closure(1, (), margin)
-    came_from: list[tuple[int, int]] = [(-1, -1)]  # for every joint state: the joint state before it, and the letter
+    came_from: list[tuple[int, int]] = [(-1, -1)]  # for each joint state: the joint state before it, and the letter
     labels = {_keys(states)[0]: dfa.start}
     numbers = dict.fromkeys(labels, 0)
     successors: list[tuple[int, ...]] = []

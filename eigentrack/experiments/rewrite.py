@@ -34,8 +34,7 @@ def stored_report(values: dict[str, Any]) -> Report:
     if len(cells) != values["cells"]:
         raise ValueError(
             f"{values['experiment']}.json has {values['cells']} cells, and its definition {len(cells)}: run `eigentrack "
-            "reproduce` "
-            "with the archive of its cells"
+            "reproduce` with the archive of its cells"
         )
     trained = results if hasattr(results[0], "parameters") else _sizes(cells)
     unfinished = values["cells"] - values["finished"] - len(values["failures"])

@@ -12,8 +12,8 @@ from eigentrack.automata import DFA
 
 MOST_STATES = 40
 ROW = 3  # states at most
-MOST_NAMES = 4  # of letters on an arrow
-RADIUS = 24  # of a state
+MOST_NAMES = 4  # the most letters that an arrow names
+RADIUS = 24  # the radius of a state's circle
 GAP = 150  # between states of a row; about that of a ring, too
 
 Point = tuple[float, float]

@@ -13,7 +13,7 @@ from eigentrack.explorer.markup import heading, paragraph, sheet, table
 from eigentrack.expressivity import Construction, Verdict, verdicts
 from eigentrack.processes import Line
 
-MOST_LETTERS = 12  # that are listed
+MOST_LETTERS = 12  # the most letters that are listed
 
 
 @dataclass(frozen=True)

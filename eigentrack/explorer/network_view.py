@@ -19,7 +19,7 @@ from eigentrack.processes import Line
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_LAYERS = 6  # in the picture
+MOST_LAYERS = 6  # the most layers that the picture shows
 LARGEST = 48  # rows of a matrix in the picture; heads beyond are left out
 LARGEST_WITH_NUMBERS = 8
 

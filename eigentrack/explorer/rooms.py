@@ -42,7 +42,7 @@ from eigentrack.explorer.training_view import show_training
 from eigentrack.explorer.twin_training import TrainingQueue, TwinTraining
 from eigentrack.explorer.word_reading import read_word
 
-SECONDS = {"language": 60.0, "network": 120.0, "automaton": 30.0, "inspection": 600.0}  # that a worker may take
+SECONDS = {"language": 60.0, "network": 120.0, "automaton": 30.0, "inspection": 600.0}  # how long a worker may take
 TRAINING_EVERY, INSPECTION_EVERY = 0.7, 0.4  # seconds between two looks at how far it is
 SMALLEST = "the smallest exact network"
 LENGTHS = (1_000, 10_000, 100_000)  # letters of the longest word that is inspected

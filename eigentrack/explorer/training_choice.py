@@ -47,7 +47,7 @@ class TrainingChoice:
     steps: int
     longest: int  # letters of a training word
     seed: int
-    language: LanguageChoice | None = None  # for the tasks about the language above
+    language: LanguageChoice | None = None  # what the tasks about the language above use
 
     def __post_init__(self) -> None:
         for name, known in (("task", TASKS), ("layer", LAYERS)):

@@ -23,7 +23,7 @@ from eigentrack.training.loop import take_steps
 from eigentrack.training.run import MODEL, RUN_FILE, RunConfig
 from eigentrack.training.step import TrainingStep
 
-SECONDS = 900.0  # that a twin may take
+SECONDS = 900.0  # how long a twin may take
 REPORT_EVERY = 5  # steps
 LONGEST = 512  # letters in the test
 TESTED = 128  # words

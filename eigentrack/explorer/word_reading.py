@@ -2,7 +2,7 @@
 
 A letter may be several tokens; its matrix is their product, the later ones on the left. Position 0 is the begin token.
 
-T positions  k tokens a letter  H heads  n state size  v value size
+T positions  k tokens per letter  H heads  n state size  v value size
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eigentrack.layers import LinearMixer
 from eigentrack.models import SequenceModel
 
 MOST_LETTERS = 200
-ENTRIES = 2**24  # of all matrices of a word together
+ENTRIES = 2**24  # the most entries of all matrices of a word together
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Reading:
     """The reading of a word; position t is after t letters, and `layers` are the linear recurrences."""
 
     letters: tuple[str, ...]
-    states: tuple[int, ...]  # as the network tells them
+    states: tuple[int, ...]  # the automaton's states, as the network tells them
     layers: tuple[LayerReading, ...]
 
 

@@ -81,7 +81,7 @@ class Construction:
     @property
     def sizes(self) -> str:
         said = [_counted(self.layers, "layer")]
-        said += [f"{_counted(self.householders, 'factor')} a token"] if self.householders else []
+        said += [f"{_counted(self.householders, 'factor')} per token"] if self.householders else []
         said += [f"eigenvalues in {self.eigenvalues}"] if self.eigenvalues else []
         said += ["rounded"] if not self.exact else []
         return ", ".join(said)

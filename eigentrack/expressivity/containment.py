@@ -4,7 +4,7 @@ What a smaller architecture can recognise, every architecture that contains it c
 in it can. Containment holds in these cases (docs/theory.md, section 1):
 
 depth      more layers contain fewer, since a layer may hand its input on
-factors    more factors a token contain fewer: surplus factors act on a dimension of the state that nobody reads
+factors    more factors per token contain fewer: surplus factors act on a dimension of the state that nobody reads
 range      a wider range contains a narrower one, since a layer's matrices are all those whose eigenvalues lie in the range
 kind       a layer contains another whose matrices are among its own, as `_wider_kinds` lists them
 hybrids    a stack contains another if the layers of the other, in their order, are contained in layers of its own
@@ -24,7 +24,7 @@ from eigentrack.spectrum import EigenRange
 
 _FORGET, _FLIP = EigenRange(0, 1), EigenRange(-1, 1)
 _DEEPEST = 4  # the most layers, and the most factors, that a rule asks for by itself
-_PARTS = (Architecture("s4d-real", _FLIP, layers=1), Architecture("diagonal", _FORGET, layers=1))  # of "s4d-mamba"
+_PARTS = (Architecture("s4d-real", _FLIP, layers=1), Architecture("diagonal", _FORGET, layers=1))  # the parts of "s4d-mamba"
 _BESIDE_DENSE = frozenset({"dense", "open-diagonal", "mlstm"})  # linear layers that are not compared with dense ones
 
 

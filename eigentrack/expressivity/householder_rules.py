@@ -61,7 +61,7 @@ def one_layer_can(question: Question) -> Verdict | None:
     if factors is None or not question.has_factors(factors):
         return None
     maps = tuple(letter_maps(question.dfa).values())
-    amount = f"{factors} factor{'s' if factors > 1 else ''} a token, one layer"
+    amount = f"{factors} factor{'s' if factors > 1 else ''} per token, one layer"
     if all(map(is_permutation, maps)):
         theorem = proved(f"{GRAZZI}, Theorem 3") + "; heads and rank in docs/theory.md, section 5"
         do = "swap two states or keep all" if all(map(is_swap_or_identity, maps)) else "permute the states"

@@ -31,7 +31,7 @@ ONE_FACTOR_ROTATIONS = r"D\d+|S3|A4|S4"
 def every_language_can(question: Question) -> Verdict | None:
     if not (question.any_depth and question.flips and question.forgets_and_keeps) or question.rounds:
         return None
-    reason = "every regular language: one reflection a token, as in DeltaNet"
+    reason = "every regular language: one reflection per token, as in DeltaNet"
     return question.can(derived("9", stated(RWKV7)), ENOUGH_BITS, reason)
 
 
@@ -87,7 +87,7 @@ def ended_paths_can(question: Question) -> Verdict | None:
     )
     if not question.has_factors(factors) or (factors and not question.flips):
         return None
-    amount = f"{factors} factor{'s' if factors != 1 else ''} a token, one layer"
+    amount = f"{factors} factor{'s' if factors != 1 else ''} per token, one layer"
     reason = f"letters are one-to-one, up to an absorbing state: the gate ends paths, {amount}"
     return question.can(derived("5"), SMALL_INTEGERS, reason)
 

@@ -18,7 +18,7 @@ DIAGONAL_MIXERS = ("mamba", "mamba2", "gla")
 NAMES = (*DIAGONAL_MIXERS, *LAYERS)
 _WHOLE_DISK = EigenDisk()
 _TAKES_A_DISK = {"diagonal": "complex-diagonal", "s4d": "s4d"}  # kind → its kind with eigenvalues in the disk
-_DEFAULT_RANGE = EigenRange(-1, 1)  # as in a model's configuration
+_DEFAULT_RANGE = EigenRange(-1, 1)  # the same as in a model's configuration
 
 Value = TypeVar("Value")
 

@@ -145,8 +145,13 @@ def _prefixes(pairs: list[Pair]) -> list[Pair]:
     """
     if len(pairs) < 2:
         return pairs
-    even = _prefixes([_compose(pairs[i], pairs[i + 1]) for i in range(0, len(pairs) - 1, 2)])  # of the first 2, 4, … pairs
-    odd = [pairs[0], *(_compose(before, pair) for before, pair in zip(even, pairs[2::2], strict=False))]  # of 1, 3, … pairs
+    even = _prefixes(
+        [_compose(pairs[i], pairs[i + 1]) for i in range(0, len(pairs) - 1, 2)]
+    )  # products of the first 2, 4, … pairs
+    odd = [
+        pairs[0],
+        *(_compose(before, pair) for before, pair in zip(even, pairs[2::2], strict=False)),
+    ]  # products of the first 1, 3, … pairs
     return [prefix for both in zip(odd, even, strict=False) for prefix in both] + odd[len(even) :]
 
 

@@ -134,6 +134,6 @@ class Rules:
     fewer layers, fewer factors and a narrower range.
     """
 
-    can: tuple[Rule, ...] = ()  # in the order of asking
+    can: tuple[Rule, ...] = ()  # in the order in which they are asked
     cannot: tuple[Rule, ...] = ()
     undecided: Callable[[Question], str] = lambda question: "no theorem covers this architecture"  # why it is not known

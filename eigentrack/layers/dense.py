@@ -157,5 +157,5 @@ class _SpectralNorm(torch.autograd.Function):
         derivative, matrices = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient will be differentiated again
             left, _, right = torch.linalg.svd(matrices)
-            derivative = left[..., :, :1] * right[..., :1, :]  # of a simple largest value, M W / |M|
+            derivative = left[..., :, :1] * right[..., :1, :]  # the derivative of a simple largest singular value, M W / |M|
         return dnorm * derivative

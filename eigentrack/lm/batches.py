@@ -20,7 +20,7 @@ from eigentrack.lm.corpus import Corpus
 from eigentrack.ops.cross_entropy.op import IGNORED
 from eigentrack.tasks.counter_random import derived_seed
 
-ROUNDS = 6  # of the Feistel network that permutes windows
+ROUNDS = 6  # rounds of the Feistel network that permutes windows
 _MULTIPLIERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # the multipliers of SplitMix64
 
 

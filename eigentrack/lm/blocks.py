@@ -29,10 +29,10 @@ BLOCK_CHARACTERS = 4 << 20
 class EncodedBlock:
     """The tokens of one block of text."""
 
-    tokens: dict[str, NDArray[Any]]  # by split
+    tokens: dict[str, NDArray[Any]]  # the tokens of each split
     starts: dict[str, NDArray[np.int64]]  # where documents begin, by split, counted from the block's first token of the split
     after: Place  # where the next block begins
-    bytes_read: int  # of the source, up to the end of the block
+    bytes_read: int  # how much of the source was read, up to the end of the block
 
     def count_tokens(self) -> int:
         return sum(len(tokens) for tokens in self.tokens.values())

@@ -30,7 +30,7 @@ STARTS = np.dtype("<i8")
 class StoredFile:
     """A file of a corpus, with its size and checksum."""
 
-    file: str  # its name within the folder
+    file: str  # the file's name within the folder
     entries: int
     sha256: str
 
@@ -45,7 +45,7 @@ class Split:
 
     tokens: int
     documents: int
-    shard_tokens: int  # of every shard but the last
+    shard_tokens: int  # the number of tokens of every shard but the last
     shards: tuple[StoredFile, ...]
     starts: StoredFile
 
@@ -70,7 +70,7 @@ class Split:
 class CorpusIndex:
     """The contents of index.json."""
 
-    dtype: str  # of the tokens, a key of DTYPES
+    dtype: str  # the type of the tokens, a key of DTYPES
     vocab_size: int
     end_of_document: int | None  # the token after each document; None if there is none
     tokenizer_sha256: str

@@ -33,7 +33,7 @@ class Piece:
     closes: bool  # whether the document ends here
     split: str
     after: Place  # where a reader goes on after this piece
-    bytes_read: int  # of the whole source, up to the end of this piece; for progress
+    bytes_read: int  # how much of the whole source was read, up to the end of this piece; for progress
 
 
 class Documents(Protocol):

@@ -110,7 +110,7 @@ class Bucket:
     first: int
     last: int
     tokens: int  # predictions in the bucket
-    nats: float  # their summed loss
+    nats: float  # the summed loss of these predictions
 
     @property
     def perplexity(self) -> float:
@@ -123,7 +123,7 @@ class PositionPerplexity:
 
     windows: int
     buckets: tuple[Bucket, ...]
-    bytes: int | None  # of the text that was predicted; None if unknown
+    bytes: int | None  # the bytes of the text that was predicted; None if unknown
 
     @property
     def tokens(self) -> int:

@@ -30,7 +30,7 @@ class Progress:
     stage: str  # what is being done
     tokens: int  # encoded so far
     bytes_read: int
-    total_bytes: int | None  # of the source; None if unknown
+    total_bytes: int | None  # the size of the source; None if unknown
 
 
 def prepare(

@@ -38,7 +38,7 @@ class Statement(NamedTuple):
 class Program:
     """A program that the model reads."""
 
-    values: tuple[int, ...]  # with which the variables start
+    values: tuple[int, ...]  # the values with which the variables start
     statements: tuple[Statement, ...]
     asked: int  # the number of the variable in question
 

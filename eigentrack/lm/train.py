@@ -38,7 +38,7 @@ class LanguageRunResult:
 
     steps: int
     tokens: int  # seen in training
-    loss: float | None  # of the last step; None if no step was left to take
+    loss: float | None  # the loss of the last step; None if no step was left to take
     validation_loss: float | None  # None without a validation
 
 

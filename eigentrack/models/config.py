@@ -39,7 +39,7 @@ class ModelConfig:
     d_model: int = 128  # the width of the residual stream
     layers: int = 2  # the number of blocks
     mixer: str | tuple[str, ...] = "deltanet"  # a name in `layers.MIXERS`
-    eigenvalues: Eigenvalues = EigenRange(-1, 1)  # of all linear mixers  # noqa: RUF009, it is frozen
+    eigenvalues: Eigenvalues = EigenRange(-1, 1)  # the set of eigenvalues of all linear mixers  # noqa: RUF009, it is frozen
     # options of the mixer; those named like an entry of the model (eigenvalues, norm_eps, backend) replace it for the layer
     mixer_options: Mapping[str, Any] | tuple[Mapping[str, Any], ...] = field(default_factory=dict)
     # initial values of a new model's weights, by the names of `layers.initialisers.INITIALISERS`

@@ -53,7 +53,7 @@ def load_config(folder: str | Path) -> ModelConfig:
         values = parse_json(path.read_text())
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing: {folder} is not a saved model") from None
-    except ValueError as error:  # of parse_json, or of the text's encoding
+    except ValueError as error:  # raised by parse_json, or by the text's encoding
         raise ValueError(f"{path}: {error}") from None
     try:
         return ModelConfig.from_json(values.get(WRAPPED_CONFIG, values) if isinstance(values, dict) else values)

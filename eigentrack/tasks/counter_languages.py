@@ -153,7 +153,7 @@ class CounterLanguage(Task):
     Tokens 0..A-1 are `letters`, then padding and begin; class i means that the letters in `answer_sets[i]` may come next.
     """
 
-    description: ClassVar[str] = "the letters that may come next in a counter language: Dyck-1, shuffles, Boolean, aⁿbⁿ, …"
+    description: ClassVar[str] = "Ask after every token which letters may come next in a counter language: Dyck-1, aⁿbⁿ, …"
     name: str
 
     def __post_init__(self) -> None:

@@ -66,7 +66,7 @@ class ModularArithmetic(_Expressions):
     With `every_prefix`, an answer is also due after every digit: the value up to there. All answers have equal weights.
     """
 
-    description: ClassVar[str] = "value modulo m of an expression of digits, +, - and *, without brackets"
+    description: ClassVar[str] = "Ask for the value modulo m of an expression of digits, +, - and *, without brackets."
     symbols: ClassVar[int] = 4
     every_prefix: bool = False
 
@@ -130,7 +130,7 @@ def _even_lengths(
 class ModularArithmeticWithBrackets(_Expressions):
     """The task to evaluate an expression with brackets; lengths include the "=", the only place where an answer is due."""
 
-    description: ClassVar[str] = "value modulo m of a fully bracketed expression of digits, +, - and *"
+    description: ClassVar[str] = "Ask for the value modulo m of a fully bracketed expression of digits, +, - and *."
     symbols: ClassVar[int] = 6
 
     def sample(

@@ -26,7 +26,7 @@ class AssociativeRecall(Task):
     """
 
     varies_in_length: ClassVar[bool] = False
-    description: ClassVar[str] = "recall the values of keys from a list of pairs; optionally the last of several values"
+    description: ClassVar[str] = "Ask for the values of keys from a list of pairs, or for the last of several values of a key."
     keys: int = 32  # the number of possible keys
     values: int = 32  # the number of possible values
     pairs: int = 8  # the number of pairs in the list

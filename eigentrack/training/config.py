@@ -40,7 +40,7 @@ class OptimizationConfig:
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.99)
     clip: float = 1.0  # the largest norm of the gradient; larger gradients are scaled down
-    seed: int = 0  # of the initial weights and the batches
+    seed: int = 0  # the seed of the initial weights and the batches
     precision: str = "float32"  # one of PRECISIONS
 
     def __post_init__(self) -> None:

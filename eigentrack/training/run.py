@@ -37,7 +37,7 @@ class RunResult:
 
     steps: int  # the number of steps done
     solved: bool  # whether the last validation had an accuracy of 1
-    validation_accuracy: float  # of the last validation; NaN if there was none
+    validation_accuracy: float  # the accuracy of the last validation; NaN if there was none
 
 
 def run_training(

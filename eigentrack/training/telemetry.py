@@ -15,7 +15,7 @@ from eigentrack.training.optimizer import part_norms
 from eigentrack.training.step import Outcome, Step
 
 TOKENS = 1024  # the number of tokens of the step's batch whose gates are counted
-BINS = 40  # of a histogram
+BINS = 40  # the number of bins of a histogram
 RANGES = {"eigenvalue": (-1.0, 1.0), "beta": (0.0, 2.0), "gate": (-1.0, 1.0)}
 
 

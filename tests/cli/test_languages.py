@@ -62,7 +62,7 @@ def test_explain_tells_class_and_verdicts() -> None:
         "exact": True,
     } in witnesses
     text = output("explain", "(abab)*")
-    assert "compile --architecture deltaproduct --construction permutation: 1 layer, 4 factors a token" in " ".join(
+    assert "compile --architecture deltaproduct --construction permutation: 1 layer, 4 factors per token" in " ".join(
         text.split()
     )
     assert "contains the group Z2 though every letter is aperiodic" in text

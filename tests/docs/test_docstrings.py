@@ -3,6 +3,7 @@
 function, method     starts with a verb in the imperative, as in "Return the chunks of a sequence."
 property             starts with that verb, or names what it is, as in "The number of heads."
 class, module        names what it is, as in "A task on prefixes."; never starts in the middle of a thought ("Of such blocks.")
+comment on a line    stands by itself: "the length of a word", where "of a word" would go on from the name beside it
 public function      names every one of its parameters somewhere in its docstring (a class: in its own or in that of __init__)
 """
 
@@ -11,7 +12,9 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import io
 import pkgutil
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +27,7 @@ HERE = Path(__file__).parent
 VERBS = frozenset((HERE / "imperative_verbs.txt").read_text().split())
 # what starts a fragment: the reader would have to guess what comes before it
 MIDDLE = frozenset((HERE / "words_inside_a_thought.txt").read_text().split())
+GOES_ON = frozenset({"of", "that", "which", "whose", "than", "and", "or", "but"})
 SAID_ELSEWHERE = ("eigentrack.cli",)  # every option of a command has its own help, which tests/cli asks for
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -81,6 +85,27 @@ def test_fragments_are_found(text):
 @pytest.mark.parametrize("text", ["Return the blocks.", "Raise if the state belongs to another layer."])
 def test_sentences_pass(text):
     assert complaint(ast.parse("def f(): ...").body[0], text) is None
+
+
+def going_on(source: str) -> Iterator[str]:
+    """Yield the comments beside code that go on from a name in it: they say nothing by themselves."""
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        (line, column), words = token.start, token.string.lstrip("# ").split()
+        if token.type == tokenize.COMMENT and words and words[0] in GOES_ON and lines[line - 1][:column].strip():
+            yield f"line {line}: {token.string}"
+
+
+@pytest.mark.parametrize("folder", sorted({path.relative_to(ROOT).parts[1] for path in FILES}))
+def test_comments_beside_code_stand_by_themselves(folder):
+    home = ROOT / "eigentrack" / folder
+    wrong = [f"{path}, {line}" for path in FILES if home in (path, *path.parents) for line in going_on(path.read_text())]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_comments_that_go_on_are_found():
+    assert list(going_on("LENGTH = 3  # of a word\n")) == ["line 1: # of a word"]
+    assert list(going_on("# of such lines\nLENGTH = 3  # the length of a word\n")) == []
 
 
 def public_callables() -> dict[str, object]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from eigentrack.expressivity import STANDARD
 from tests.docs.claims import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -87,6 +88,13 @@ def test_the_index_of_results_has_the_question_and_the_answer_of_every_page() ->
     for page in pages:
         question, answer = opening(page)
         assert found[f"[{page.stem}]({page.name})"] == (question, first_sentence(answer))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/paths/study_languages.md", "docs/how_to/explain.md"])
+def test_pages_count_the_architectures_that_have_verdicts(page: str) -> None:
+    counts = re.findall(r"\b(\d+) (?:standard )?architectures", (ROOT / page).read_text())
+    assert counts
+    assert set(counts) == {str(len(STANDARD))}
 
 
 def test_the_page_on_speed_has_the_stored_numbers() -> None:

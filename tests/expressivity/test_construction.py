@@ -48,8 +48,8 @@ def test_a_network_is_of_an_architecture(construction: Construction, architectur
 
 def test_it_is_told_in_the_words_of_the_command() -> None:
     assert THREE.options == "--architecture deltaproduct --construction cascade-products"
-    assert THREE.sizes == "3 layers, 2 factors a token, eigenvalues in [-1, 1]"
-    assert ROTATION.sizes == "1 layer, 2 factors a token, eigenvalues in [-1, 1], rounded"
+    assert THREE.sizes == "3 layers, 2 factors per token, eigenvalues in [-1, 1]"
+    assert ROTATION.sizes == "1 layer, 2 factors per token, eigenvalues in [-1, 1], rounded"
     assert CHANNELS.to_json() == {
         "name": "diagonal-cascade",
         "architecture": "diagonal",

@@ -111,7 +111,7 @@ def test_section_8_fixed_gates_follow_every_language_of_the_length(path: int, cy
 
 @pytest.mark.parametrize("points", [3, 4])
 def test_section_9_one_swap_a_token_follows_all_permutations_two_blocks_behind(points: int) -> None:
-    """State: the position, the letters of the last block and of this one, and a vector that one factor a token moves."""
+    """State: the position, the letters of the last block and of this one, and a vector that one factor per token moves."""
     block, rng = points - 1, random.Random(1)
     letters = list(permutations(range(points)))
 

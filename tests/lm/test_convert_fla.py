@@ -1,6 +1,6 @@
 """flash-linear-attention's checkpoints → ours → back. Their package needs a GPU: their layers are restated here.
 
-B batch  T time  H heads  n Householder factors a token  K key dim  V value dim
+B batch  T time  H heads  n Householder factors per token  K key dim  V value dim
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def heads_first(*tensors: Tensor) -> list[Tensor]:
     return [x.transpose(1, 2) for x in tensors]
 
 
-# one factor a token; (q, k, v, beta, log gate, initial state) -> (y, last state or None)
+# one factor per token; (q, k, v, beta, log gate, initial state) -> (y, last state or None)
 def delta_rule_recurrence(q, k, v, beta, g, state):
     y, last = naive("delta_rule", "delta_rule_recurrence")(*heads_first(q, k, v, beta), initial_state=state)
     return y.transpose(1, 2), last

@@ -51,7 +51,7 @@ def draw(time: int, dtype: torch.dtype, beta: str, log_gate: str) -> dict[str, T
 
 def run_ours(query, key, value, g, beta, initial_state=None, backend: str = "auto") -> tuple[Tensor, Tensor]:
     q = query * KEY**-0.5  # theirs does so inside
-    k, v, b = key.unsqueeze(3), value.unsqueeze(3), beta.unsqueeze(3)  # one factor a token
+    k, v, b = key.unsqueeze(3), value.unsqueeze(3), beta.unsqueeze(3)  # one factor per token
     return delta_rule(q, k, v, b, g.exp(), initial_state=initial_state, backend=backend)
 
 

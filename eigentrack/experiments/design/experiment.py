@@ -106,7 +106,7 @@ class Settings:
     chooses_rates: ClassVar[bool] = True
 
     d_model: int
-    training: TrainingConfig  # but for the rate, its end and the seed, which every cell sets
+    training: TrainingConfig  # all but the rate, its end and the seed, which every cell sets
     rates: tuple[float, ...]
     floor: float | None
     seeds: tuple[int, ...]
@@ -168,7 +168,7 @@ class Column:
 
     title: str
     meaning: str
-    show: Callable[[Sequence[Any]], str]  # of results of the experiment's kind
+    show: Callable[[Sequence[Any]], str]  # makes the cell of a row from results of the experiment's kind
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,8 @@ class Experiment:
     title: str
     question: str  # one sentence, which the answer answers
     answer: Answer
-    source: str  # which table or figure of which version
-    settings: Mapping[str, BudgetSettings]  # by budget
+    source: str  # the table or figure, and the version of the paper
+    settings: Mapping[str, BudgetSettings]  # the settings of each budget
     family: str  # the first folder of its cells
     panels: tuple[Panel, ...]
     series: tuple[Series, ...]
@@ -191,15 +191,15 @@ class Experiment:
     chosen_rates: Mapping[Key, float] | None = None  # only these panels and series are trained, each at its rate
     paper: Mapping[str, Mapping[Key, str]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
-    paper_budget: BudgetSettings | None = None  # with which the paper got its values
-    differences: tuple[str, ...] = ()  # from the paper, at every budget
+    paper_budget: BudgetSettings | None = None  # the budget with which the paper got its values
+    differences: tuple[str, ...] = ()  # what differs from the paper at every budget
     setup: str = ""  # what its cells have in common, or were chosen by, and no table says
     every_rate: bool = False
     table: Callable[[Sequence[Any]], str] | None = None
     prepare: Callable[[Any, Path, Callable[[str], None]], None] | None = None  # makes in the folder what all cells need
     # results, cells, their folder, settings, say → results in place of the first: what more is measured of the networks
     study: Callable[[Sequence[Any], Sequence[Cell], Path, Any, Callable[[str], None]], Sequence[Any]] | None = None
-    read_result: Callable[[dict[str, Any]], Any] = CellResult.from_json  # from the page's JSON, after the study
+    read_result: Callable[[dict[str, Any]], Any] = CellResult.from_json  # reads a result of the page's JSON, after the study
 
     def cells(self, settings: Any, seeds: Sequence[int]) -> list[Any]:
         return settings.cells(self, seeds)

@@ -31,7 +31,7 @@ class Theory:
 
     panels: tuple[Panel, ...]
     series: tuple[Series, ...]
-    settings: Settings  # of any budget: verdicts are about layers of any width
+    settings: Settings  # the settings of any budget: verdicts are about layers of any width
 
     def verdict(self, panel: str, series: str) -> Verdict | None:
         """Return the verdict on a series; None where the task tracks no automaton, or expressivity does not know the layer."""

@@ -31,7 +31,7 @@ from eigentrack.training import Diverged
 from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, RUN_FILE
 
 RUNS_FOLDER, TRAINED_FILE = "language_models", "trained.json"
-STRETCHES = 200  # of a learning curve
+STRETCHES = 200  # the points of a learning curve
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ class LanguageResult:
     steps: int
     diverged_at: int | None  # the step
     learning: tuple[LearningPoint, ...]
-    perplexities: dict[str, tuple[PerplexityPoint, ...]]  # by text
-    scores: dict[str, dict[str, Any]]  # by lm-eval's task, then by metric
+    perplexities: dict[str, tuple[PerplexityPoint, ...]]  # one list for each text
+    scores: dict[str, dict[str, Any]]  # lm-eval's scores by task, then by metric
     parameters: int
-    seconds: float  # of training and test
+    seconds: float  # the seconds of training and test
     hardware: str
     commit: str = NOT_RECORDED
     versions: str = NOT_RECORDED

@@ -13,15 +13,14 @@ from eigentrack.experiments.reporting.markdown_table import markdown_table
 from eigentrack.experiments.reporting.wording import counted, joined
 
 Figure = Callable[[LanguageResult], float | None]
-NARROW, WIDE = "[0, 1]", "[-1, 1]"  # as labels of series end
+NARROW, WIDE = "[0, 1]", "[-1, 1]"  # how the labels of series end
 PERPLEXITY_CAPTION = (
     "Perplexity (vertical, logarithmic; lower is better) by the position in the text (horizontal), one picture for each text, "
     "with dotted lines for [0, 1]; the dashed line marks the training length."
 )
 LEARNING_CAPTION = (
     "Loss on the validation split (left) and norm of the gradient (right) by the number of tokens seen, with a line for each "
-    "seed "
-    "and dotted lines for [0, 1]."
+    "seed and dotted lines for [0, 1]."
 )
 
 
@@ -51,8 +50,7 @@ def lower_at_the_end(results: Sequence[LanguageResult]) -> str:
     return (
         f"At the last positions, beyond the training length, {WIDE} has the lower perplexity on {lower} of "
         f"{counted(len(ends), 'text')}. The difference is largest on {text}, with {wide:.4g} for {model} in {WIDE} and "
-        f"{narrow:.4g} "
-        f"in {NARROW}."
+        f"{narrow:.4g} in {NARROW}."
     )
 
 

@@ -42,7 +42,7 @@ class LanguageSettings:
     train: TextSource
     validation_share: float
     tokenizer: str | int
-    models: dict[str, dict[str, Any]]  # by the preset's model
+    models: dict[str, dict[str, Any]]  # what differs from the preset, for each of its models
     run: dict[str, Any]
     seeds: tuple[int, ...]
     test: LanguageTest

@@ -51,7 +51,7 @@ class Twin:
 @dataclass(frozen=True)
 class Outcome:
     twin: Twin
-    accuracy: tuple[float, ...]  # at lengths 1..LONGEST
+    accuracy: tuple[float, ...]  # the accuracy at each length 1..LONGEST
     seconds: float
 
     @property

@@ -6,7 +6,7 @@
     gated GH     A = g (I - b k kᵀ), g in [0, 1]  gated DeltaNet
     dense        A any matrix, eigenvalues in the disk over the range
 
-All have the same heads and the same state of 16 × 16 numbers a head, and no convolution. A structure whose projections have
+All have the same heads and the same state of 16 × 16 numbers per head, and no convolution. A structure whose projections have
 fewer parameters than the largest gets a wider MLP.
 """
 
@@ -31,7 +31,7 @@ STRUCTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "gated GH": ("deltanet", {**HEAD, "gate": NARROW}),
     "dense": ("dense", {"heads": HEADS, "conv": 0, "state_size": 16}),
 }
-STEEP, START = {"gate_temperature": 1.0}, 0.99  # of the gates of the diagonal in [-1, 1]
+STEEP, START = {"gate_temperature": 1.0}, 0.99  # how the gates of the diagonal layer in [-1, 1] are set
 
 
 def _series(name: str, eigenvalues: list[float]) -> Series:

@@ -1,8 +1,9 @@
-"""Modular arithmetic without brackets, beyond the paper's best: DeltaNet with two factors a token, a gate, smoothed labels.
+"""Modular arithmetic without brackets, beyond the paper's best: DeltaNet with two factors per token, a gate, smoothed labels.
 
-An expression is a sum of products modulo 5. A product is a number of the cyclic group of order 4, or 0 until the next sum; the
-sum is a number of the cyclic group of order 5. Each is a rotation, which takes two reflections: with one factor a token a layer
-must spread them over two tokens, with two factors it need not. A gate forgets the product when the next one starts.
+An expression is a sum of products modulo 5. A product is an element of the cyclic group of order 4, or 0 until the next sum;
+the sum is an element of the cyclic group of order 5. Each is a rotation, which takes two reflections: with one factor per
+token a layer must spread them over two tokens, with two factors it need not. A gate forgets the product when the next one
+starts.
 
 Up to 40 tokens an angle that is off by half a degree costs next to nothing, so whatever pulls at the weights without end may
 move it. Two hypotheses: that weight decay is what pulls, and that a loss with smoothed labels, which is least where all logits
@@ -80,7 +81,7 @@ def _longer(times: float) -> dict[str, Any]:
     return trained_for(times, at_most=PAPER.training.steps)
 
 
-LONGEST = _longer(10 / 3)  # of `short`: as many steps as the paper's
+LONGEST = _longer(10 / 3)  # the budget `short` with as many steps as the paper's
 
 
 def _factors(count: int, **options: Any) -> dict[str, Any]:

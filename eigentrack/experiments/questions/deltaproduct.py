@@ -1,4 +1,4 @@
-"""DeltaProduct (Siems et al. 2025, the authors' sequel): one layer with n Householder factors a token, on S3, S4, A5 and S5.
+"""DeltaProduct (Siems et al. 2025, the authors' sequel): one layer with n Householder factors per token, on S3, S4, A5 and S5.
 
 S_m acts on m - 1 dimensions, where m - 1 reflections make any element: 4 for S5, 2 for S3. A5 and S4 are also the rotations of
 a solid, and a rotation in three dimensions is a product of 2.

@@ -56,13 +56,12 @@ KINDS = {
     "GH": "factors alone",
     "gated GH": "both",
     "KDA": "both",
-}  # by the label's beginning
+}  # the kind of a layer, by the beginning of its label
 COMPARISON = OnlyTogether(
     KINDS,
     "both",
     "GH stands for n generalised Householder factors per token (DeltaNet), diagonal for gates alone (GLA); gated GH has both "
-    "with "
-    "one gate per head, KDA with one gate per channel.",
+    "with one gate per head, KDA with one gate per channel.",
 )
 
 EXPERIMENT = Experiment(

@@ -23,7 +23,7 @@ from eigentrack.experiments.reporting.comparisons import WithMoreSteps
 from eigentrack.experiments.reporting.findings import FewerSteps, Horizons, PaperNumbersByPanel
 from eigentrack.experiments.reporting.horizon_map import CAPTION, plot_horizons
 
-TABLE_3_RATES = {  # by the pilot of Table 3
+TABLE_3_RATES = {  # the rates that the pilot of Table 3 chose
     (PARITY, "sLSTM"): 1e-3,
     (PARITY, "Mamba [-1, 1]"): 1e-3,
     (PARITY, "DeltaNet [-1, 1]"): 1e-2,
@@ -69,7 +69,7 @@ LONGER = replace(
 
 TIMES = 10
 PRODUCT = "DeltaProduct, n = 2, [-1, 1]"
-MISSED_RATES = {  # of the pilots, by language and layer
+MISSED_RATES = {  # the rates that the pilots chose, by language and layer
     ("Z4", "sLSTM"): 1e-3,
     ("binary, mod 5", "GLA, disk"): 1e-3,
     ("binary, mod 5", "sLSTM"): 3e-3,

@@ -13,9 +13,10 @@ from eigentrack.experiments.design.experiment import Panel, Settings
 from eigentrack.experiments.running.length_test import LengthTest
 from eigentrack.training import TrainingConfig
 
-IGNORED = 0.95  # of a flip-flop's letters: at 0.9, one that remembers 37 letters is right in 99 % of all places
-LEAVES = 0.01  # of the letters may lead out of a language for good: half of the words are still in it at length 140
-LETTERS = "abcdefghijklmno"  # of which each does one of the operations of `rarely_reset`; one more resets
+# the share of a flip-flop's letters that change nothing: at 0.9, a network that remembers 37 letters is right in 99 % of places
+IGNORED = 0.95
+LEAVES = 0.01  # the share of letters that may lead out of a language for good: half of the words are still in it at length 140
+LETTERS = "abcdefghijklmno"  # each does one of the operations of `rarely_reset`; one more resets
 
 PAPER = Settings(
     d_model=128,

@@ -1,12 +1,13 @@
-"""Gates below zero in layers whose kernels knew only their logarithms: GLA, Mamba-2 and mLSTM in both ranges.
+"""Do GLA, Mamba-2 and mLSTM track state once their gates may be negative? Each of them is trained in both ranges.
 
-The rival turns instead of flipping: GLA with gates in the unit disk.
+As published these layers have positive gates only, of which they compute the logarithms. GLA with gates in the unit disk stands
+beside them: its gates rotate the state instead of flipping its sign.
 
 Parity takes one flip; a walk on a cycle of four, and Z4 with all its elements as letters, take two layers of flips.
 
-GLA's gates are range(σ(logit)^(1/τ)). At τ = 16, its temperature in [0, 1], they start near 1, and -0.99 takes a logit of -85;
-at τ = 1, -0.99 takes one of -5.3. Its own in [-1, 1] is τ = 1 with gates that start at 0.958; here are also τ = 16, and τ = 1
-with gates that start at the middle of the range.
+GLA's gates are range(σ(logit)^(1/τ)). At the temperature τ = 16, GLA's default in [0, 1], gates start near 1, and a gate of
+-0.99 takes a logit of -85. At τ = 1, the default in [-1, 1], gates start at 0.958, and -0.99 takes a logit of -5.3. Further
+series have τ = 16 in [-1, 1], and τ = 1 with gates that start in the middle of the range.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """Does tracking state cost recall? Layers in both ranges, each on associative recall and on the word problem of S5.
 
-Recall: 24 pairs of a key and a value, more than a head has dimensions at the short budget, then 16 questions. S5: swaps of
-five points, trained at length 32, scored at twice that. With a short convolution, which joins a key to its value.
+Recall has 24 pairs of a key and a value, more than a head has dimensions at the short budget, then 16 questions. The word
+problem has swaps of five points; networks are trained at length 32 and scored at twice that. All layers have a short
+convolution, which joins a key to its value.
 
 The question is asked of each layer in its two ranges, which differ in nothing else. Layers differ in the size of their state,
-and with it in what they can recall: the legend names it.
+and with it in what they can recall; the legend names the size.
 
-GLA's gates start at 0.958 in both ranges, and are steeper in [-1, 1], at a temperature of 1 and not 16. Beside them: what the
-range alone does, at the temperature of 16, where gates of [-1, 1] start at 0.915; and steep gates that start nearer to 1.
+GLA's gates start at 0.958 in both ranges. In [-1, 1] they change faster with their logits, as the temperature is 1 and not 16.
+Two further series separate the two changes: one changes the range alone, with a temperature of 16, where gates of [-1, 1]
+start at 0.915; the other has a temperature of 1 and gates that start nearer to 1.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ RECALL, TRACKING = "recall", "S5, swaps"
 PAIRS, QUESTIONS, TRAINED = 24, 16, 32
 NAMES, CONVOLUTION = 64, 4  # keys, and as many values
 FLAT, NEARER = f"GLA, temperature {TEMPERATURE:g} [-1, 1]", f"GLA, temperature {SIGNED_TEMPERATURE:g}, from 0.99"
-LENGTH = 2 * PAIRS + QUESTIONS  # of recall, and twice the training length of S5
+LENGTH = 2 * PAIRS + QUESTIONS  # the length of recall, and twice the training length of S5
 PANELS = (
     Panel(
         RECALL,

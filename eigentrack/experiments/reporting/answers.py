@@ -35,7 +35,7 @@ class TwinsBeyondTraining:
     """An answer on how good layers are beyond the training lengths in the wide range, and their twins in the narrow one."""
 
     layers: Sequence[str]  # labels without their range
-    lengths: tuple[int, int]  # of the test
+    lengths: tuple[int, int]  # the first and the last length of the test
 
     def __call__(self, results: Sequence[CellResult]) -> str:
         medians = {series: median_score(runs) for series, runs in by_series(results).items()}
@@ -61,7 +61,7 @@ class TwinsBeyondTraining:
 class WhoSolves:
     """An answer that names the models that are right beyond the training lengths, or the best median where none is."""
 
-    lengths: tuple[int, int]  # of the test
+    lengths: tuple[int, int]  # the first and the last length of the test
 
     def __call__(self, results: Sequence[CellResult]) -> str:
         solved, missed = [], []
@@ -90,7 +90,7 @@ class RangeGains:
     """An answer that names the tasks on which the score of one layer depends on the range, and its scores there."""
 
     layer: str
-    lengths: tuple[int, int]  # of the test
+    lengths: tuple[int, int]  # the first and the last length of the test
 
     def __call__(self, results: Sequence[CellResult]) -> str:
         medians = {key: median_score(runs) for key, runs in by_key(results).items()}
@@ -140,8 +140,7 @@ class FurthestReach:
             trained = " or ".join(map(str, sorted({run.trained_to for run in candidates})))
             parts.append(
                 f"Trained at length {trained}, the best models are right on 90 % of the sequences, in the median over the "
-                "seeds, "
-                f"up to length {joined(reached)}."
+                f"seeds, up to length {joined(reached)}."
             )
         if unfitted:
             highest = max(run.validation_accuracy for run in candidates if run.panel in unfitted)
@@ -169,8 +168,7 @@ class BesideThePaper:
         above = len(compared) - len(close) - len(below)
         said = (
             f"{len(close)} of {len(compared)} scores (a task and a model) {verb(len(close))} within {CLOSE} of the paper's, by "
-            "the "
-            f"best seed and by the median; {len(below)} {verb(len(below))} below and {above} {verb(above)} above."
+            f"the best seed and by the median; {len(below)} {verb(len(below))} below and {above} {verb(above)} above."
         )
         if not below:
             return said
@@ -178,8 +176,7 @@ class BesideThePaper:
         panel, series = lowest.key
         return (
             f"{said} Furthest below is {quoted(series)} on {quoted(panel)}, with a median of {rounded(lowest.median)} where "
-            "the paper has "
-            f"{lowest.paper_median:.3f}."
+            f"the paper has {lowest.paper_median:.3f}."
         )
 
 
@@ -191,7 +188,7 @@ class BestChange:
     """
 
     bases: Sequence[str]
-    lengths: tuple[int, int]  # of the test
+    lengths: tuple[int, int]  # the first and the last length of the test
 
     def __call__(self, results: Sequence[CellResult]) -> str:
         medians, said = {series: median_score(runs) for series, runs in by_series(results).items()}, []
@@ -210,8 +207,7 @@ class BestChange:
         return (
             f"Of the changes tried, the median score at lengths {self.lengths[0]}–{self.lengths[1]} ({SCALE}) is highest with "
             f"{joined(said)}. {sentence(str(unbroken or 'none'))} of the {len(results)} networks {verb(unbroken or 1)} right "
-            "at every "
-            f"length up to {longest:,}."
+            f"at every length up to {longest:,}."
         )
 
 
@@ -237,8 +233,6 @@ class AgreementWithTheory:
         against = f"{counted(beyond, 'field')} {verb(beyond)} learned" if beyond else "no field is learned"
         return (
             f"{who} the most tasks, {most} of {tasks}, right to {REACH} times the training length. Training agrees with theory "
-            "in "
-            f"{len(agreed)} of the {len(decided)} fields (a task and a layer) that theory decides, and {against} that theory "
-            "rules "
-            "out."
+            f"in {len(agreed)} of the {len(decided)} fields (a task and a layer) that theory decides, and {against} that "
+            "theory rules out."
         )

@@ -15,7 +15,7 @@ from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.registry import make_task
 from eigentrack.training import scaled_accuracy
 
-WORDS = 1024  # on which a constant answer is scored
+WORDS = 1024  # the number of words on which a constant answer is scored
 
 
 def _horizon(runs: Sequence[CellResult]) -> str:
@@ -82,6 +82,6 @@ def constant_column(panels: Sequence[Panel], lengths: tuple[int, int]) -> Column
 def constant_score(task: TrackingTask, lengths: tuple[int, int]) -> float:
     """Return the scaled accuracy of the most frequent answer, on a sample of words."""
     shortest, longest = lengths
-    *_, (_, answers) = task.stream(WORDS, longest, piece=longest, seed=0)  # in one piece, behind a begin token
+    *_, (_, answers) = task.stream(WORDS, longest, piece=longest, seed=0)  # the answers of one piece; a begin token comes first
     shares = torch.bincount(answers[:, shortest - 1 :].flatten(), minlength=task.classes).double()
     return scaled_accuracy((shares / shares.sum()).max(), task.classes).item()

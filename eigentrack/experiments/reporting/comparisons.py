@@ -19,12 +19,23 @@ from eigentrack.experiments.reporting.findings import (
     median_right_to,
     median_score,
 )
-from eigentrack.experiments.reporting.wording import all_of, counted, joined, named, nested, quoted, rounded, sentence, verb
+from eigentrack.experiments.reporting.wording import (
+    all_of,
+    counted,
+    gain,
+    joined,
+    named,
+    nested,
+    quoted,
+    rounded,
+    sentence,
+    verb,
+)
 from eigentrack.experiments.running.task_cell import FITTED, REACH, CellResult, learned
 
-NARROW, WIDE = "[0, 1]", "[-1, 1]"  # as labels of series end
+NARROW, WIDE = "[0, 1]", "[-1, 1]"  # how the labels of series end
 SOLVED = 0.5  # scaled accuracy from which a task counts as learned, median over the seeds
-GAIN = 0.1  # of the median score, from which a change helps
+GAIN = 0.1  # the least change of the median score that counts as a help
 
 
 @dataclass(frozen=True)
@@ -85,8 +96,7 @@ class Furthest:
             nobody = "No model fits the training length: the" if fitted < MOSTLY_FITTED else "The"
             said = (
                 f"On {quoted(panel)}, {all_of(best)} {verb(len(best), 'gets', 'get')} furthest, with 90 % of the sequences "
-                "right up to "
-                f"length {furthest:.0f}. {nobody} best validation accuracy is {fitted:.3f}."
+                f"right up to length {furthest:.0f}. {nobody} best validation accuracy is {fitted:.3f}."
             )
             lines.append(nested(said, gains))
         return lines
@@ -111,7 +121,7 @@ class SecondToken:
 class FewestFactors:
     """Findings on the fewest Householder factors with which a group was learned, beside those that are enough in theory."""
 
-    series: Mapping[int, str]  # by the number of factors
+    series: Mapping[int, str]  # the label of the series with each number of factors
     theory: Theory
 
     def __call__(self, results: Sequence[CellResult]) -> list[str]:
@@ -141,8 +151,7 @@ class FewestFactors:
             theory = joined([str(enough or "unknown") for enough in missed.values()])
             parts.append(
                 f"{all_of(missed)} {verb(len(missed))} learned with none of up to {max(self.series)} factors, though {theory} "
-                "are "
-                "enough in theory."
+                "are enough in theory."
             )
         return " ".join(parts)
 
@@ -161,7 +170,7 @@ class FewestFactors:
 class OnlyTogether:
     """Findings on who learned each language, and on whether two parts together learned what neither did alone."""
 
-    kinds: Mapping[str, str]  # of a series, by the beginning of its label
+    kinds: Mapping[str, str]  # the kind of a series, by the beginning of its label
     together: str  # the kind that has both parts
     legend: str  # what the labels of the series mean
 
@@ -202,8 +211,7 @@ class OnlyTogether:
         )
         return (
             f"{verdict} Of {counted(len(panels), 'language')}, layers learn {counts}; a language counts as learned when a seed "
-            "is "
-            f"right to {REACH} times the training length."
+            f"is right to {REACH} times the training length."
         )
 
     @property
@@ -215,9 +223,9 @@ class OnlyTogether:
 
 
 class _Change(NamedTuple):
-    narrow: float  # median score in [0, 1]
-    wide: float  # and in [-1, 1]
-    best: float  # of the seeds in [-1, 1]
+    narrow: float  # the median score in [0, 1]
+    wide: float  # the median score in [-1, 1]
+    best: float  # the score of the best seed in [-1, 1]
 
 
 @dataclass(frozen=True)
@@ -242,11 +250,12 @@ class SignHelps:
                 f"the best seed has {rounded(change.best)}."
                 for name, change in changes.items()
             ]
-            items += [f"{self.flat}: {rounded(medians[self.flat])}."] if self.flat in medians else []
+            items += [f"{self.flat}: the median score is {rounded(medians[self.flat])}."] if self.flat in medians else []
             if self.rival in medians:
                 above = changes and medians[self.rival] > max(change.wide for change in changes.values())
                 items.append(
-                    f"{self.rival}: {rounded(medians[self.rival])}, {'above all' if above else 'not above the best'} of these."
+                    f"{self.rival}: the median score is {rounded(medians[self.rival])}, "
+                    f"{'above all' if above else 'not above the best'} of these."
                 )
             said = f"On {quoted(panel)}, negative gates help {all_of(gains) if gains else 'no layer'}. "
             said += f"{far} right to {REACH} times the training length with at least one seed."
@@ -264,8 +273,7 @@ class SignHelps:
                 before = max(change.narrow for change in changes.values())
                 helped.append(
                     f"On {quoted(panel)} all of them do, with median scores of {rounded(least)} or more where those in "
-                    f"{NARROW} are "
-                    f"{rounded(before)} or less."
+                    f"{NARROW} are {rounded(before)} or less."
                 )
             else:
                 best = max(changes, key=lambda name: changes[name].wide)
@@ -357,11 +365,11 @@ class RangeOrStructure:
         for panel, medians in self._medians(results).items():
             found = self._needed(medians)
             gains = joined(
-                [f"{medians[f'{name} {WIDE}'] - medians[f'{name} {NARROW}']:+.2f} ({name})" for name in self.structures]
+                [f"{gain(medians[f'{name} {WIDE}'] - medians[f'{name} {NARROW}'])} ({name})" for name in self.structures]
             )
-            best = joined([f"{score:.2f} in {width} ({name})" for width, (name, score) in found.best.items()])
+            best = joined([f"{rounded(score)} in {width} ({name})" for width, (name, score) in found.best.items()])
             items = [
-                f"The best median scores are {best}; the {self.structures[0]} matrix has {found.simple:.2f} in {WIDE}.",
+                f"The best median scores are {best}; the {self.structures[0]} matrix has {rounded(found.simple)} in {WIDE}.",
                 f"The wide range changes the median score by {gains}.",
             ]
             lines.append(nested(f"On {quoted(panel)}, {words[found.kind]}.", items))
@@ -385,7 +393,7 @@ class RangeOrStructure:
         if not parts:
             return ""
         narrow = max(found.best[NARROW][1] for found in needed.values())
-        return f"{sentence('; '.join(parts))}. In {NARROW} no median score of any structure is above {narrow:.2f}."
+        return f"{sentence('; '.join(parts))}. In {NARROW} no median score of any structure is above {rounded(narrow)}."
 
     def _medians(self, results: Sequence[CellResult]) -> dict[str, dict[str, float]]:
         """Return the medians of the panels in which every structure has results in both ranges."""
@@ -426,7 +434,8 @@ class LearnedBy:
             beyond = [series for series in who if self.theory.answer(panel, series) == "cannot"]
             said = f"{quoted(panel)} is learned by {len(who) or 'none'} of {counted(len(runs), 'layer')}"
             said += f": {named(who)}." if who else "."
-            said += f" Theory says that {named(missed, f'{len(missed)} more')} can do it." if missed else ""
+            others = named(missed, f"{len(missed)} {'other ' * bool(who)}layers")
+            said += f" In theory {others} can do it{', too' * bool(who)}, but did not learn it." if missed else ""
             said += f" Theory says that {all_of(beyond)} cannot, at every length." if beyond else ""
             lines.append(said)
         return [f"A task counts as learned when a seed is right to {REACH} times the training length.", *lines]

@@ -21,8 +21,8 @@ ValuesOf = Callable[[CellResult, Sequence[CurvePoint]], list[float]]
 
 NEAR = 0.1  # accuracies are averaged over lengths so near, as a share of the length: some alternate from one to the next
 MARKERS = "osD^vP*X<>"
-COLOURS = 10  # that matplotlib has; the ten models after them are dashed
-MARKED_EVERY = 0.32  # of a panel's diagonal, along a curve
+COLOURS = 10  # matplotlib's colours; the ten models after the first ten are dashed
+MARKED_EVERY = 0.32  # the distance of two marks along a curve, as a share of the panel's diagonal
 WIDEST, NARROWEST = 3.2, 1.5  # lines of the medians
 DECADE = 10
 LONG_LABEL = 32  # letters, of which two do not fit under a panel side by side

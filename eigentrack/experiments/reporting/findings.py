@@ -18,8 +18,8 @@ from eigentrack.experiments.design.rate_choice import spread
 from eigentrack.experiments.reporting.wording import all_of, counted, joined, nested, quoted, verb
 from eigentrack.experiments.running.task_cell import CellResult
 
-CLOSE = 0.1  # in best and in median: then the two agree
-MOSTLY_FITTED = 0.9  # of the answers at the training lengths
+CLOSE = 0.1  # two scores agree if their best seeds and their medians differ by no more
+MOSTLY_FITTED = 0.9  # the share of right answers at the training lengths from which a model mostly fits them
 READING = (
     "A model counts as right at a length where 90 % of its sequences are right, and as dead where fewer than 10 % are, both in "
     "the median over the seeds. Where the paper says “generalises”, we ask for right at twice the training length; where it "
@@ -143,7 +143,10 @@ class Horizons:
         said = []
         for model, runs in by_series([run for run in results if run.panel == self.panel]).items():
             unbroken = sum(map(never_fails, runs))
-            said.append(f"{model}: up to length {median_horizon(runs):,.0f}; {unbroken} of {len(runs)} networks never fail.")
+            to_the_end = (
+                f"{unbroken or 'none'} of {counted(len(runs), 'network')} {verb(unbroken or 1)} right to the end of the test"
+            )
+            said.append(f"{model}: up to length {median_horizon(runs):,.0f}; {to_the_end}.")
         lead = f"On {quoted(self.panel)}, 99 % of the answers are right up to these lengths, in the median over the seeds:"
         return [nested(lead, said)] if said else []
 
@@ -206,8 +209,7 @@ class FewerSteps:
         ours = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
         words = (
             f"These networks were trained for {ours} steps and the paper's for {self.steps:,}: where ours stay below, the "
-            "budget "
-            "may be why."
+            "budget may be why."
         )
         return [words] if most < self.steps else []
 

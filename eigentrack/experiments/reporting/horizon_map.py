@@ -91,10 +91,9 @@ def _legend(results: Sequence[CellResult], longest: int, trained_to: int) -> str
     number = "median over the seeds (lowest–highest)" if len(seeds) > 1 else f"the only seed, {seeds[0]}"
     diverged = "" if len(_tested(results)) == len(results) else "; a run that diverged counts as 0, grey: all did"
     return (
-        f"horizon: length up to which 99 % of the answers are right; trained to {trained_to}, tested to {longest:,}\n"
-        f"number: {number}{diverged}\n"
-        f"bold: a seed is right to {REACH} times the training length\n"
-        "theory: ✓ can, ✗ cannot, ? unknown, – not asked"
+        f"horizon: length up to which 99 % of the answers are right; trained to {trained_to}, tested to {longest:,}\nnumber: "
+        f"{number}{diverged}\nbold: a seed is right to {REACH} times the training length\ntheory: ✓ can, ✗ cannot, ? unknown, "
+        "– not asked"
     )
 
 

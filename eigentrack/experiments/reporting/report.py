@@ -24,7 +24,7 @@ class Report:
     planned: tuple[Cell, ...]
     trained: tuple[Any, ...]  # results of the cells; a study may put others in their place in the outcome
     outcome: SweepOutcome
-    wall_seconds: float  # of this call; cells that were finished before took their time then
+    wall_seconds: float  # the seconds of this call; cells that were finished before took their time then
     provenance: dict[str, str]
 
     @property

@@ -14,11 +14,10 @@ from eigentrack.experiments.running.task_cell import CellResult
 
 CAPTION = (
     "Scaled accuracy (vertical; 0 is guessing, 1 is perfect) by sequence length (horizontal), in one picture for each model "
-    "with "
-    f"a line for each seed and a grey one for their median; {DASHED}."
+    f"with a line for each seed and a grey one for their median; {DASHED}."
 )
 IN_A_ROW = 4  # models of a single task
-SIZE = (2.3, 1.75)  # of a picture, in inches
+SIZE = (2.3, 1.75)  # width and height of a picture, in inches
 TITLE = 34  # letters in a line
 
 
@@ -40,7 +39,7 @@ def plot_each_series(results: Sequence[CellResult], path: str, *, models: str = 
         _draw(axes, [result for result in results if result.key == (panel, name)], length_scale(results))
     lowest = min((min(line.get_ydata()) for axes in places for line in axes.lines), default=0.0)
     places[0].set_ylim(min(lowest, 0) - 0.05, 1.05)  # for all; a network that is wrong in one way scores below 0
-    for place, name in zip(places, series, strict=False):  # of several panels: the first row
+    for place, name in zip(places, series, strict=False):  # with several panels, the first row has the names
         place.set_title(textwrap.fill(name + _steps(results, name), TITLE), fontsize="x-small")
     if len(panels) > 1:
         for place, panel in zip(grid[:, 0], panels, strict=True):

@@ -1,4 +1,4 @@
-"""Small parts of sentences: names in a row, nested lists, counts with their noun."""
+"""Small parts of sentences: names in a row, nested lists, counts with their noun, scores."""
 
 from __future__ import annotations
 
@@ -60,3 +60,9 @@ def _without_brackets(name: str) -> str:
 def rounded(score: float) -> str:
     """Return a score with three digits, without a sign in front of 0.000."""
     return f"{score:.3f}".replace("-0.000", "0.000")
+
+
+def gain(difference: float) -> str:
+    """Return the difference of two scores with three digits and its sign, or 0.000."""
+    digits = f"{difference:+.3f}"
+    return digits if float(digits) else "0.000"

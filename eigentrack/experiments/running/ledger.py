@@ -19,7 +19,7 @@ Unlock = Callable[[Cell, Mapping[str, Any], Mapping[str, str]], Iterable[Cell]]
 class SweepOutcome:
     """The outcome of a sweep: results in the order of the cells; `failures` has the reason by the cell's name."""
 
-    results: tuple[Any, ...]  # of the cells' kind
+    results: tuple[Any, ...]  # results of the cells' kind
     failures: dict[str, str]
     unfinished: int  # cells that an interruption has left over
 

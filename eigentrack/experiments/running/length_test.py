@@ -130,11 +130,11 @@ class LengthScores:
 
     accuracy: float
     scaled_accuracy: float
-    sequence_accuracy: float  # at the longest of the test lengths
-    horizon: int  # from the shortest length asked for up to here 99 % of the answers are right
-    right_to: int  # up to here 90 % of the sequences are right so far
-    dead_by: int | None  # from here on fewer than 10 % are; None if never
-    longest: int  # that was tested
+    sequence_accuracy: float  # the share of sequences that are all right at the longest of the test lengths
+    horizon: int  # from the shortest length asked for up to this one, 99 % of the answers are right
+    right_to: int  # up to this length, 90 % of the sequences are all right
+    dead_by: int | None  # from this length on, fewer than 10 % of the sequences are all right; None if never
+    longest: int  # the longest length that was tested
     classes: int  # among which a guess is right once
     curve: tuple[CurvePoint, ...]
     asked_from: int = 1  # `first_tested` of the task
@@ -166,7 +166,7 @@ class LengthScores:
         return replace(self, horizon=reach, asked_from=shortest)
 
 
-NO_SCORES = LengthScores(0.0, 0.0, 0.0, 0, 0, 1, 0, 2, ())  # of a run that diverged: it answers nothing
+NO_SCORES = LengthScores(0.0, 0.0, 0.0, 0, 0, 1, 0, 2, ())  # the scores of a run that diverged: it answers nothing
 
 
 def length_scores(curve: LengthCurve, test: LengthTest, classes: int, asked_from: int = 1) -> LengthScores:

@@ -14,7 +14,7 @@ import torch
 
 from eigentrack import __version__
 
-NOT_RECORDED = "not recorded"  # by results that are older than this record of them
+NOT_RECORDED = "not recorded"  # what results say that are older than this record
 
 
 def provenance() -> dict[str, str]:

@@ -28,7 +28,7 @@ from eigentrack.training.driver import OutOfTime
 from eigentrack.training.run import MODEL, RunConfig, RunResult, run_training
 
 REACH = 6  # times the training length: right so far, a model counts as having learned
-FITTED = 0.99  # of the answers at the training lengths: right so often, a model fits them
+FITTED = 0.99  # the share of right answers from which a model fits the training lengths
 Studied = TypeVar("Studied", bound="CellResult")
 
 

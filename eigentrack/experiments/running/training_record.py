@@ -33,10 +33,10 @@ class TrainingRecord:
 
     last_loss: float  # mean over the last tenth
     highest_loss: float
-    median_gradient: float  # of the norm over all parameters, before clipping
+    median_gradient: float  # the median norm of the gradient over all parameters, before clipping
     highest_gradient: float
     halved_at: int | None = None  # the step from which the loss, averaged over a hundredth of the run, is half of its first
-    gradient_quantiles: tuple[float, ...] = ()  # of the same norms, at QUANTILES
+    gradient_quantiles: tuple[float, ...] = ()  # the quantiles of the same norms, at QUANTILES
     eigenvalues: EigenvalueCounts | None = None
 
     @classmethod
@@ -47,7 +47,7 @@ class TrainingRecord:
         return cls(**{**values, "gradient_quantiles": tuple(values.get("gradient_quantiles", ())), "eigenvalues": rows})
 
 
-NO_RECORD = TrainingRecord(0.0, 0.0, 0.0, 0.0)  # of a run whose first step failed
+NO_RECORD = TrainingRecord(0.0, 0.0, 0.0, 0.0)  # the record of a run whose first step failed
 
 
 def read_record(folder: Path) -> TrainingRecord:

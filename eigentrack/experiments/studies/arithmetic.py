@@ -12,7 +12,7 @@ import numpy as np
 
 from eigentrack.experiments.design.experiment import Column, Key, Settings
 from eigentrack.experiments.reporting.findings import beside_paper, by_series, median_score
-from eigentrack.experiments.reporting.wording import counted, joined
+from eigentrack.experiments.reporting.wording import counted, joined, verb
 from eigentrack.experiments.running.cell import Cell
 from eigentrack.experiments.running.length_test import RIGHT
 from eigentrack.experiments.running.task_cell import CellResult, kept_networks, with_more
@@ -29,7 +29,7 @@ from eigentrack.tasks.modular_arithmetic import ModularArithmetic
 
 LEADS, FEWEST_WRONG = 0.75, 20  # share of the wrong answers, and how many there must be for a word about them
 TURNS = 0.05  # an error of a head below which it turns: 3 degrees, or 5 % lost with every term
-RESOLVED = 5e-7  # of a loss near ½ in float32
+RESOLVED = 5e-7  # the difference of losses near ½ that float32 resolves
 FEWEST_COMPARED = 5  # networks, for a word about what their scores go with
 
 
@@ -39,7 +39,7 @@ class StudiedResult(CellResult):
 
     offsets: tuple[int, ...] = ()  # how many answers are off by 0, 1, … m-1
     offsets_at: int = 0  # the length at which they are counted
-    turning_error: float | None = None  # of the head that turns best
+    turning_error: float | None = None  # the error of the head that turns best
     repeated: tuple[int, ...] = ()  # how far it is right while one term is added, by term
 
 
@@ -118,10 +118,10 @@ def best_median(results: Sequence[CellResult]) -> list[str]:
 class BestOfASearch:
     """The best layer beside the first one and the paper's, with a warning where its settings were searched for."""
 
-    lengths: tuple[int, int]  # of the test
+    lengths: tuple[int, int]  # the first and the last length of the test
     first: str  # the series that is trained as the paper's
     paper: Mapping[Key, str]
-    searched: str  # in the label of every series whose settings were chosen at the test lengths
+    searched: str  # a part of the label of every series whose settings were chosen at the test lengths
 
     def __call__(self, results: Sequence[CellResult]) -> str:
         runs = by_series(results)
@@ -133,9 +133,8 @@ class BestOfASearch:
         said = (
             f"The best network, “{best}”, has a median score of {medians[best]:.3f} at lengths "
             f"{self.lengths[0]}–{self.lengths[1]} and {lowest:.3f} with its worst seed (0 is guessing, 1 is perfect); "
-            f"“{self.first}”, "
-            f"the paper's layer, has a median of {medians[self.first]:.3f} here and of {compared[0].paper_median:.3f} in the "
-            "paper."
+            f"“{self.first}”, the paper's layer, has a median of {medians[self.first]:.3f} here and of "
+            f"{compared[0].paper_median:.3f} in the paper."
         )
         warning = " Its settings were searched for at the test lengths, so this is no fair comparison with the paper."
         return said + warning * (self.searched in best)
@@ -147,11 +146,10 @@ def neighbouring_offsets(results: Sequence[StudiedResult]) -> list[str]:
         led = sum(leading_pair(run.offsets)[1] >= LEADS for run in wrong)
         alone = sum(max(run.offsets[1:]) >= LEADS * sum(run.offsets[1:]) for run in wrong)
         return [
-            f"Where answers begin to fail, in {led} of {len(wrong)} networks at least {LEADS:.0%} of the wrong answers are off "
-            "by "
-            "±1, or at least so many by ±2, as a small error of an angle would make them; the larger of the two pairs has 50 % "
-            "in "
-            f"any case. One offset alone, which we had expected to lead, has so many in {alone}."
+            f"Where answers begin to fail, at least {LEADS:.0%} of the wrong answers are off by ±1, or at least {LEADS:.0%} by "
+            f"±2, in {led} of {len(wrong)} networks. A small error of an angle would do that; the larger of the two shares is "
+            f"at least 50 % in any case. In {alone} of the networks a single offset has {LEADS:.0%} or more, which we had "
+            "expected of most."
         ]
     return []
 
@@ -168,11 +166,9 @@ def turning_heads(results: Sequence[StudiedResult]) -> list[str]:
         if scores
     ]
     return [
-        "The score and the error with which the best head of a network turns as addition modulo 5 does have a rank correlation "
-        "of "
-        f"{rank_correlation(turning):.2f}. The median score is {joined(groups)}; with real eigenvalues alone the error is at "
-        "least "
-        "0.95."
+        "Some heads turn their state as addition modulo 5 does. The score of a network and the error of its best such head "
+        f"have a rank correlation of {rank_correlation(turning):.2f}. The median score is {joined(groups)}; with real "
+        "eigenvalues alone the error is at least 0.95."
     ]
 
 
@@ -182,14 +178,13 @@ def repeated_terms(results: Sequence[StudiedResult]) -> list[str]:
         end = max(max(run.repeated) for run in repeated)
         held = sum(run.repeated[0] == end for run in repeated)
         others = [statistics.median(run.repeated[1:]) for run in repeated]
+        all_terms = sum(reach == end for reach in others)
         return [
-            f"When one term is added over and over to a random start, adding 0 leaves {held} of "
-            f"{counted(len(repeated), 'network')} "
-            f"right up to length {end}, where the test ends. Adding ±1 to ±4 leaves {sum(reach == end for reach in others)} "
-            "right "
-            f"so far, and the worst up to length {min(others):.0f}, in the median over these terms. Where only terms other "
-            "than 0 "
-            "do harm, it is not time that wears a sum off, but an error in what these terms add."
+            f"When one term is added over and over to a random start, {held} of {counted(len(repeated), 'network')} "
+            f"{verb(held)} right up to length {end}, where the test ends, if the term is 0. If it is one of ±1 to ±4, "
+            f"{all_terms or 'none'} {verb(all_terms or 1)} right so far and the worst "
+            f"up to length {min(others):.0f}, in the median over these terms. Where only terms other than 0 do harm, the sum "
+            "does not fade with time, but each term adds a small error."
         ]
     return []
 
@@ -225,10 +220,8 @@ class LossAboveFloor:
             pairs = sorted((self.above_floor(run), run.scores.scaled_accuracy) for run in smoothed)
             return [
                 f"In the {counted(len(pairs), 'network')} with labels smoothed by {self.compared}, the score and how far the "
-                "loss at "
-                f"the training lengths ends above its floor have a rank correlation of {rank_correlation(pairs):.2f}; the "
-                "table has "
-                "both."
+                f"loss at the training lengths ends above its floor have a rank correlation of {rank_correlation(pairs):.2f}; "
+                "the table has both."
             ]
         return []
 

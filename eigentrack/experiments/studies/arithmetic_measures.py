@@ -40,10 +40,10 @@ from eigentrack.tasks import Task
 from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.tasks.modular_arithmetic import EQUALS, MINUS, PLUS, ModularArithmetic
 
-SEQUENCES = 1024  # whose wrong answers are counted
+SEQUENCES = 1024  # the number of sequences whose wrong answers are counted
 TERMS = 20  # after which a convolution repeats itself; what lower layers hold may go round with the sum, every m terms
 RANDOM_NUMBERS = 8  # before a term that is repeated; they are 16 tokens
-REPEATED_SEQUENCES = 32  # of each term
+REPEATED_SEQUENCES = 32  # the number of sequences for each term
 STRIDE = 12  # between lengths that are asked
 
 

@@ -64,8 +64,7 @@ class SmallestDepth:
             "more": "Learned only with more layers than suffice in theory:",
             "against": f"Right to {REACH} times the training length at a depth that theory rules out, so by a shortcut:",
             "fitted": f"Learned at no depth up to {self.depths[-1]}, though such a depth suffices in theory and {FITTED:.0%} "
-            "of the "
-            "answers are right at the training lengths:",
+            "of the answers are right at the training lengths:",
             "never": f"Not right at the training lengths at any depth up to {self.depths[-1]}, though such a depth suffices in "
             "theory:",
         }
@@ -91,10 +90,8 @@ class SmallestDepth:
         )
         return (
             f"Of {total} pairs of a language and a layer, {counts['at']} are learned at exactly the depth that suffices in "
-            "theory, "
-            f"{counts['fewer']} with fewer layers and {counts['more']} only with more.{against} The other {missed} are learned "
-            "at "
-            f"no depth up to {self.depths[-1]}, though theory knows one that suffices."
+            f"theory, {counts['fewer']} with fewer layers and {counts['more']} only with more.{against} The other {missed} are "
+            f"learned at no depth up to {self.depths[-1]}, though theory knows one that suffices."
         )
 
     def _told(self, results: Sequence[CellResult]) -> dict[tuple[str, str], dict[str, str]]:

@@ -19,14 +19,14 @@ from eigentrack.experiments.design.experiment import Key, Settings
 from eigentrack.experiments.design.theory import Theory
 from eigentrack.experiments.reporting.horizon_map import MARKS
 from eigentrack.experiments.reporting.markdown_table import markdown_table
-from eigentrack.experiments.reporting.wording import counted, joined, verb
+from eigentrack.experiments.reporting.wording import all_of, counted, joined, verb
 from eigentrack.experiments.running.cell import Cell
 from eigentrack.experiments.running.task_cell import FITTED, REACH, CellResult, TaskCell, kept_networks, learned, with_more
 from eigentrack.experiments.studies.two_pasts import TwoPasts, two_pasts
 from eigentrack.models import load_model
 from eigentrack.tasks import TrackingTask
 
-SECTIONS = {  # of the page, by kind of field
+SECTIONS = {  # the sections of the page, by kind of field
     "drifts": (
         f"Can, right at the training lengths, and not to {REACH} times them",
         "Numbers near to the exact ones do that, and so does a shortcut.",
@@ -49,15 +49,15 @@ SECTIONS = {  # of the page, by kind of field
     ),
 }
 HOW_IT_FAILS = (
-    "How a network fails that fits its training lengths: pairs of words begin with different letters, and go on with the same "
-    "ones. It **forgets** if it gives the two mostly one answer where the automaton gives two, as a number does that should "
-    "keep its size and shrinks. It **holds on to what it should forget** if it often gives two answers where the automaton is "
-    "in one state, as where what letters write piles up. It **drifts** if it tells them apart, mixes up no others and is wrong "
-    "all the same, as an angle does that is slightly off. The shares are measured, these causes are what would give them. "
+    "How a network fails that fits its training lengths: it reads pairs of words that begin with different letters and go on "
+    "with the same ones. It **forgets** if it mostly gives both the same answer where the automaton gives two, like a number "
+    "that should keep its size and shrinks. It **holds on to what it should forget** if it often gives two answers where the "
+    "automaton is in one state, like a sum of all that was ever written. It **drifts** if it does neither and is still wrong, "
+    "like an angle that is slightly off. The shares of such answers are measured; the causes are only what would explain them. "
     "Nothing is said where letters in common always reset the state, or 99 % are right at that length "
     "(`experiments/studies/two_pasts.py`).",
 )
-FATES = {  # of several networks
+FATES = {  # what became of several networks
     "forgets": "forget",
     "holds on to what it should forget": "hold on to what they should forget",
     "drifts": "drift",
@@ -111,10 +111,10 @@ class TheoryAgainstPractice:
         panels, series = (list(dict.fromkeys(getattr(result, name) for result in results)) for name in ("panel", "series"))
         head = ("language", "states", "group", "levels", *series)
         lines = [
-            "Two layers, no convolution. In each field what theory says (✓ can, ✗ cannot, ? unknown) and the horizon, up to "
-            "which",
-            f"99 % of the answers are right, median over the seeds (and each); bold: learned, a seed gets to {REACH} times the",
-            f"training length. {', '.join(self.hard)}: trained for {self.more} times the steps.",
+            "The networks have two layers and no convolution. Each field has what theory says (✓ can, ✗ cannot, ? unknown) "
+            "and the horizon, the length up to which 99 % of the answers are right: the median over the seeds, and in brackets "
+            f"each seed. A bold field is learned: a seed gets to {REACH} times the training length. {all_of(self.hard)} were "
+            f"trained for {self.more} times the steps.",
             "",
             "- states: of the minimal automaton",
             "- group: the order of the largest group in its syntactic monoid; 1: the language is star-free",
@@ -135,22 +135,19 @@ class TheoryAgainstPractice:
         if missed := kinds["drifts"] + kinds["not learned"]:
             lines.append(
                 f"In {counted(missed, 'field')} theory says that the architecture can, and training does not get to {REACH} "
-                "times "
-                f"the training length: {kinds['drifts']} {verb(kinds['drifts'])} right at the training lengths and "
+                f"times the training length: {kinds['drifts']} {verb(kinds['drifts'])} right at the training lengths and "
                 f"{verb(kinds['drifts'], 'fails', 'fail')} beyond, {kinds['not learned']} {verb(kinds['not learned'])} not "
                 "learned there either."
             )
         if kinds["beyond theory"]:
             lines.append(
                 f"{counted(kinds['beyond theory'], 'field')} {verb(kinds['beyond theory'])} right to {REACH} times the "
-                "training "
-                "length though theory says that the architecture cannot."
+                "training length though theory says that the architecture cannot."
             )
         else:
             lines.append(
                 f"No field that theory rules out is learned; {kinds['shortcut']} of them {verb(kinds['shortcut'])} right at "
-                "the "
-                "training lengths, by a shortcut."
+                "the training lengths, by a shortcut."
             )
         if kinds["unknown, learned"]:
             lines.append(
@@ -163,8 +160,7 @@ class TheoryAgainstPractice:
             lines.append(
                 f"{counted(failing, 'network')} {verb(failing, 'fits', 'fit')} the training lengths and "
                 f"{verb(failing, 'fails', 'fail')} beyond. Of the {fates.total()} that were kept and looked at, {counts} "
-                "(these "
-                "words are explained below)."
+                "(these words are explained below)."
             )
         return lines
 
@@ -180,8 +176,7 @@ class TheoryAgainstPractice:
         if missed:
             said += (
                 f" In {missed} a network exists that training does not find: {kinds['drifts']} of these fit the training "
-                "lengths "
-                "and fail beyond, the others do not even fit them."
+                "lengths and fail beyond, the others do not even fit them."
             )
         beyond = counted(kinds["beyond theory"], "field") if kinds["beyond theory"] else "No field"
         return f"{said} {beyond} that theory rules out {verb(kinds['beyond theory'] or 1)} learned."
@@ -229,7 +224,7 @@ class TheoryAgainstPractice:
 
     def _fact(self, key: Key, runs: Sequence[StudiedResult]) -> str:
         verdict = self.theory.verdict(*key)
-        assert verdict is not None  # or the field would have no kind
+        assert verdict is not None  # otherwise the field would have no kind
         best = max(runs, key=lambda run: run.scores.horizon)
         theory = f"Theory: {verdict.answer}, {verdict.reason} ({verdict.theorem})."
         if best.diverged_at is not None:
@@ -265,9 +260,9 @@ def _fate(runs: Sequence[StudiedResult]) -> str:
     assert pasts is not None
     shares = []
     if pasts.told_apart is not None:
-        shares.append(f"{pasts.told_apart:.0%} of two pasts that differ are told apart")
+        shares.append(f"{pasts.told_apart:.0%} of the pairs whose right answers differ get different answers")
     if pasts.mixed_up is not None:
-        shares.append(f"{pasts.mixed_up:.0%} of two that no longer differ get two answers")
-    shares.append(f"{pasts.right:.0%} are right")
+        shares.append(f"{pasts.mixed_up:.0%} of the pairs in one state get different answers")
+    shares.append(f"{pasts.right:.0%} of all answers are right")
     fate = f"**{pasts.fate}**" if pasts.fate is not None else "does not tell how it fails"
     return f" Seed {best.seed} {fate}: after {pasts.length} letters {', '.join(shares)}."

@@ -41,7 +41,7 @@ from eigentrack.training.run import MODEL
 
 NON_LINEAR = ("slstm", "lstm")
 ROWS, CYCLE_ROWS = 32, 4
-FACTS_FILE = "robustness.json"  # in the folder of a cell, and of its language for the compiled networks
+FACTS_FILE = "robustness.json"  # lies in the folder of a cell, and for compiled networks in that of the language
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class NetworkFacts:
     kind: str  # trained, compiled or snapped
     rate: float
     seed: int
-    validation_accuracy: float | None  # of a trained network
+    validation_accuracy: float | None  # None unless the network was trained
     random_horizon: int | None
     worst_horizon: int | None
     worst_pattern: str
     tested: int
     noise: float
-    relative_noise: float  # to the mean norm of the state
+    relative_noise: float  # the noise borne, relative to the mean norm of the state
     noisy_letters: int
     certified: float | None
     can: str
@@ -117,7 +117,8 @@ def _trained(result: CellResult, cell: TaskCell, folder: Path, settings: Setting
         facts,
         validation_accuracy=result.validation_accuracy,
         seconds=round(result.seconds + time.perf_counter() - start, 2),
-        **{name: getattr(result, name) for name in ("hardware", "commit", "versions")},  # of its training, not of the study
+        # those of its training, not of the study
+        **{name: getattr(result, name) for name in ("hardware", "commit", "versions")},
     )
     if architecture.layer in NON_LINEAR:
         yield facts

@@ -22,16 +22,15 @@ MEANING = (
 )
 CAPTION = (
     "For each language, the length up to which a network is right on the worst words (horizontal) and the largest error in "
-    "every "
-    "step that it bears (vertical); the dashed line marks the longest training length, and right of the dotted line every "
-    "length is proved."
+    "every step that it bears (vertical); the dashed line marks the longest training length, and right of the dotted line "
+    "every length is proved."
 )
 KINDS = {
     "trained": "were trained",
     "snapped": "were snapped from trained weights to exact ones",
     "compiled": "were compiled from the language",
 }
-FAINTEST = 1e-4  # on a logarithmic axis, in place of 0
+FAINTEST = 1e-4  # drawn in place of 0, as the axis is logarithmic
 PROVED = 4  # times the longest tested length stand those that are proved for all
 RING = "ringed: an ε is proved at every length"
 MARKERS = {"trained": "o", "snapped": "s", "compiled": "D"}
@@ -110,8 +109,7 @@ def answer(results: Sequence[NetworkFacts]) -> str:
         return f"{said} For no network is an error in every step proved to be borne at every length."
     return (
         f"{said} An error in every step is proved to be borne at every length for {len(proved)} of all {len(results)} "
-        "networks, "
-        f"namely those of the kind “{kinds}”."
+        f"networks, namely those of the kind “{kinds}”."
     )
 
 
@@ -123,8 +121,7 @@ def findings(results: Sequence[NetworkFacts]) -> list[str]:
             proved = sum(facts.worst_horizon is None for facts in runs)
             lines.append(
                 f"{sum(map(is_open, runs))} of {counted(len(runs), 'network')} that {words} are right on the worst words as "
-                "far as "
-                f"they were tested; for {proved} of them this is proved for every length."
+                f"far as they were tested; for {proved or 'none'} of them this is proved for every length."
             )
     hidden = [
         facts

@@ -94,7 +94,7 @@ def _eigenvalue_table(results: Sequence[CellResult], rates: Sequence[float]) -> 
 def _shares(bins: list[float]) -> str:
     if not bins:
         return "–"
-    tenth = len(bins) // 20  # of [-1, 1], whose length is 2
+    tenth = len(bins) // 20  # as many bins as fill a tenth of [0, 1]: all of them fill [-1, 1]
     return " / ".join(f"{sum(part):.1%}" for part in (bins[:tenth], bins[: len(bins) // 2], bins[-tenth:]))
 
 
@@ -119,17 +119,15 @@ class UnstableRuns:
             said = joined([f"{rate} (for {joined(sizes)})" for rate, sizes in calm.items()])
             lines.append(
                 f"{panel}: {sum(map(is_unstable, runs))} of {counted(len(runs), 'run')} are unstable. The highest learning "
-                "rate up "
-                f"to which every run is stable is {said}."
+                f"rate up to which every run is stable is {said}."
             )
         if results and max(run.validation_accuracy for run in results) < FITTED:
             best = max(results, key=lambda run: run.validation_accuracy)
             lowest = min(run.record.last_loss for run in results)
             lines.append(
-                f"No run has learned the task, so these are the first steps of a training: at the training lengths at most "
+                "No run has learned the task, so these are the first steps of a training: at the training lengths at most "
                 f"{best.validation_accuracy:.3f} of the answers are right ({best.panel}, {best.series}, rate {best.rate:g}), "
-                "and the "
-                f"lowest loss is {lowest:.3f}, where guessing has {self.guess:.3f}."
+                f"and the lowest loss is {lowest:.3f}, where guessing has {self.guess:.3f}."
             )
         return lines
 

@@ -11,10 +11,9 @@ from eigentrack.experiments.studies.stability import EXPLOSION, eigenvalue_share
 
 CAPTION = (
     "For each layer and range, from top to bottom: the loss at the end by learning rate (horizontal) and width (vertical), "
-    "with "
-    "diverged or exploding seeds in red; the norm of the gradient by learning rate; and a histogram of the eigenvalues."
+    "with diverged or exploding seeds in red; the norm of the gradient by learning rate; and a histogram of the eigenvalues."
 )
-SMALLEST_SHARE = 1e-4  # that is drawn: the axis is logarithmic
+SMALLEST_SHARE = 1e-4  # the smallest share that is drawn, as the axis is logarithmic
 DARK = 1.0  # a loss below it has white letters
 
 

@@ -13,10 +13,9 @@ from eigentrack.experiments.running.task_cell import CellResult
 
 CAPTION = (
     "Recall (horizontal) and state tracking (vertical) as scaled accuracy, where 0 is guessing and 1 is perfect; small marks "
-    "are "
-    "seeds, large ones medians, and an arrow leads from a layer in [0, 1] to its twin in [-1, 1]."
+    "are seeds, large ones medians, and an arrow leads from a layer in [0, 1] to its twin in [-1, 1]."
 )
-RANGES = ("[0, 1]", "[-1, 1]")  # as the labels of twins end
+RANGES = ("[0, 1]", "[-1, 1]")  # how the labels of twins end
 COST = 0.02  # a loss of recall that counts
 SOLVED, GUESSED = 0.9, 0.1  # scores from which a task counts as learned, and below which as not learned at all
 
@@ -92,14 +91,13 @@ class RecallAndTracking:
             lines.append(nested(f"The wide range {found.verdict}.", items))
         if (self.recall, self.flat) in found.medians:
             lines.append(
-                "Where the range alone changes, with gates as flat as in [0, 1] that start at 0.915, the median recall is "
-                f"{rounded(found.medians[self.recall, self.flat])} ({self.flat})."
+                "If the range alone changes, so that gates move as slowly as in [0, 1] and start at 0.915, the median recall "
+                f"is {rounded(found.medians[self.recall, self.flat])} ({self.flat})."
             )
         if found.silent:
             lines.append(
                 f"{all_of(found.silent)} {verb(len(found.silent), 'does', 'do')} not learn recall in either range (below "
-                f"{GUESSED}), "
-                "so nothing is said of its cost there."
+                f"{GUESSED}), so nothing is said of its cost there."
             )
         tracking = {series: median for (panel, series), median in found.medians.items() if panel == self.tracking}
         if tracking:
@@ -155,7 +153,7 @@ class RecallAndTracking:
 
 class _Summary(NamedTuple):
     medians: dict[tuple[str, str], float]
-    recall: dict[str, tuple[float, float]]  # in [0, 1] and in [-1, 1], of the layers that learn it in one of them
+    recall: dict[str, tuple[float, float]]  # medians in [0, 1] and in [-1, 1], of the layers that learn recall in one of them
     silent: list[str]  # layers that do not
     unclear: list[str]  # layers with a lower median in [-1, 1], and seeds that overlap
     verdict: str  # what the wide range does

@@ -1,12 +1,14 @@
 """The memory of a network that fails, tested with words of two beginnings and one continuation.
 
 Pairs of words begin with different letters and go on with the same ones. Where the automaton still tells the two beginnings
-apart, so should the network, by its answers; where both are in one state, what differs can only be left over from letters that
-should no longer count. A network that forgets gives one answer to both; one in which old letters pile up gives two where there
-should be one; one whose numbers are off by the same for both does neither and is wrong all the same.
+apart, the network's answers should differ as well. Where both words are in one state, answers that differ can only come from
+letters that should no longer count. A network that forgets gives the same answer to both words of a pair. One in which old
+letters pile up gives two answers where there should be one. One whose numbers are off by the same amount for both words does
+neither, and is still wrong.
 
-The second word leaves a language with few ways to go on sooner than the first, so that there "different" is mostly dead and
-alive; and where the letters in common reset the state, no pair differs at the end, and nothing can be said.
+The method has two limits. If few letters keep a word within the language, the second word leaves it sooner than the first, so
+that most pairs compare a word inside with one outside. If the letters in common reset the state, no pair differs at the end,
+and nothing can be said.
 """
 
 from __future__ import annotations
@@ -22,19 +24,19 @@ from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.counter_random import derived_seed
 
 PAIRS = 256
-LATE = 0.1  # of the length, at its end: where answers are compared
+LATE = 0.1  # the share of the length, at its end, where answers are compared
 FEWEST = 20  # pairs of a kind, for a share
 REACHED = 0.99  # right so often, a network does not fail at this length
 
 
 @dataclass(frozen=True)
 class TwoPasts:
-    """Shares of late answers; None where the letters seldom make such a pair."""
+    """Shares of the late answers to pairs of words; a share is None where random letters seldom make such a pair."""
 
     length: int
-    told_apart: float | None  # two answers, where the automaton gives two
-    mixed_up: float | None  # two answers, where the automaton is in one state
-    right: float  # of all of them
+    told_apart: float | None  # how often the answers differ where the right ones do
+    mixed_up: float | None  # how often the answers differ although the automaton is in one state
+    right: float  # the share of right answers among all of them
 
     @property
     def fate(self) -> str | None:

@@ -35,7 +35,7 @@ class Checkpoint:
 
     family: Family
     config: Mapping[str, Any]  # the contents of config.json
-    tensors: dict[str, Tensor]  # by the names of the other project
+    tensors: dict[str, Tensor]  # the weights, by the other project's names
 
 
 def read_json(folder: Path) -> dict[str, Any]:

@@ -36,7 +36,8 @@ from eigentrack.training.run import MODEL, RUN_FILE
 # the kinds of foreign checkpoints that can be converted, by the model_type of their config.json
 FAMILIES = {family.name: family for family in (MAMBA, MAMBA2, OLMO_HYBRID, DELTA_NET, GATED_DELTA_NET, GATED_DELTA_PRODUCT)}
 OURS = "eigentrack"
-ALLOWED = 1e-3  # of the largest logit; the small number that some peers add to |k|² changes logits far less
+# the largest difference of logits, as a share of the largest; the small number that some peers add to |k|² makes far less
+ALLOWED = 1e-3
 SHORT_KEYS = " (they add 1e-6 to |k|², which counts where keys are short, as in a model that was never trained)"
 CHECKED = (2, 64)  # sequences, tokens; flash-linear-attention computes longer sequences in half precision
 
@@ -58,7 +59,7 @@ class Conversion:
     source: str  # the model_type before
     target: str  # the model_type after
     parameters: int
-    eigenvalues: Eigenvalues  # of the converted model
+    eigenvalues: Eigenvalues  # the eigenvalues of the converted model
     comparisons: tuple[Comparison, ...]
 
 

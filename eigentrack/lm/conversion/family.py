@@ -13,7 +13,10 @@ from eigentrack.options import accepted_options
 from eigentrack.spectrum import EigenRange, Eigenvalues
 
 Values = Mapping[str, Any]
-BOTH_RANGES = {False: EigenRange(0, 1), True: EigenRange(-1, 1)}  # by the value of a peer's switch for negative eigenvalues
+BOTH_RANGES = {
+    False: EigenRange(0, 1),
+    True: EigenRange(-1, 1),
+}  # the range that a peer's switch for negative eigenvalues stands for
 # options that no peer has, with the values at which a model can be converted
 OURS_ALONE = {
     "learn_initial_state": False,

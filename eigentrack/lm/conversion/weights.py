@@ -59,9 +59,9 @@ Names = dict[str, str | Piece | Stack]  # ours → theirs
 class WeightNames:
     """The names of all weights of a family."""
 
-    model: Names  # of the weights outside the layers
+    model: Names  # the names of the weights outside the layers
     their_block: str  # the prefix of their layer {}
-    blocks: Mapping[str, Names]  # by the name of our mixer, the names of the weights within a layer
+    blocks: Mapping[str, Names]  # for each of our mixers, the names of the weights within a layer
 
 
 def in_our_names(names: WeightNames, theirs: Mapping[str, Tensor], model: SequenceModel) -> dict[str, Tensor]:

@@ -32,11 +32,11 @@ def refusal(
     if (reason := refused_tensor(given)) is not None:
         return reason
     if gate is not None and gate.ndim == 4:
-        return f"takes one gate a head, and this gate has an entry for each {'key channel' if turns is None else 'pair'}"
+        return f"takes one gate per head, and this gate has an entry for each {'key channel' if turns is None else 'pair'}"
     if k.shape[-1] > LARGEST_KEY:
         return f"takes keys of up to {LARGEST_KEY} entries, and K={k.shape[-1]}"
     if k.shape[-2] > MOST_FACTORS:
-        return f"takes up to {MOST_FACTORS} factors a token, and n={k.shape[-2]}"
+        return f"takes up to {MOST_FACTORS} factors per token, and n={k.shape[-2]}"
     return None
 
 

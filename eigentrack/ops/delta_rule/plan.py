@@ -35,7 +35,7 @@ class DeltaRulePlan:
     value_dim: int
     gated: bool
     packed: bool
-    operand: torch.dtype  # of the products
+    operand: torch.dtype  # the type of the products' operands
     save: bool  # whether a backward pass will follow
 
     @staticmethod

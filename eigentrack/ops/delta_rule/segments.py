@@ -20,7 +20,7 @@ from torch.nn import functional as F
 Run = Callable[..., tuple[Tensor, Tensor]]
 WALKERS = 16  # sequences are cut only if they would keep at most so many programs busy
 WALKERS_WANTED = 128  # programs, about one per multiprocessor
-COLUMNS = 16  # of V, per program
+COLUMNS = 16  # columns of V per program
 CHUNK = 64  # tokens; the length of a segment is a multiple of it
 SHORTEST_SEGMENT = 2048  # factors
 

@@ -30,7 +30,7 @@ from eigentrack.ops.delta_rule.chunk import (
 )
 from eigentrack.ops.shared.tiles import decay_matrix, load_columns, load_tile, product, store_columns, store_tile, times
 
-GATE_ROWS = tl.constexpr(16)  # whose gradients are computed at once
+GATE_ROWS = tl.constexpr(16)  # rows whose gate gradients are computed at once
 
 
 @triton.jit

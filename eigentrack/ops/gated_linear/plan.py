@@ -34,7 +34,7 @@ class GatedLinearPlan:
     value_dim: int
     channel: bool  # whether there is one gate per key channel, or one per head
     packed: bool
-    operand: torch.dtype  # of the products
+    operand: torch.dtype  # the type of the products' operands
     save: bool  # whether a backward pass will follow
 
     @staticmethod
@@ -118,7 +118,7 @@ class GatedLinearPlan:
             "LEVELS": self.tokens.bit_length() - 1,
             "CHANNEL": self.channel,
             "OPERAND": tl.bfloat16 if self.half else tl.float32,
-            "PRECISION": "tf32x3",  # of float32 products
+            "PRECISION": "tf32x3",  # how float32 products are computed
         }
 
     # Launch settings. With two warps, or 32 rows on the left, a product does not use the wgmma instructions. Where it does, its

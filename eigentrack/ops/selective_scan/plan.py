@@ -25,7 +25,7 @@ LAUNCH = {
 # program of the backward pass needs slots for the states between them.
 NEAR, FAR = 16, 64
 SLOTS = (4, 7)  # per program: for the starts of 5 or 8 stretches except the first; kernels are compiled for each number
-ENTRIES = 512  # of the state, per program: 16 per thread
+ENTRIES = 512  # entries of the state per program: 16 per thread
 WIDEST_BLOCK = 64  # channels
 PROGRAMS_AT_ONCE = 1056  # the number that the registers of an H200 hold: two warps per scheduler
 NEARLY = 0.95  # what share of the programs at once, or of a time, counts as all of it

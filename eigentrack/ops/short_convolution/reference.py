@@ -94,7 +94,8 @@ def last_rows(parts: Sequence[Part], window: Float[Tensor, "S past C"], packing:
         ends = torch.cat([part.x[:, max(0, time - past) :] for part in parts], dim=-1)
         return torch.cat([window, ends], dim=1)[:, ends.shape[1] :]
     bounds = packing.bounds
-    age = (bounds.diff() - past)[:, None] + torch.arange(past, device=bounds.device)  # of the rows that are kept, [S, past]
+    # the age of each row that is kept, [S, past]
+    age = (bounds.diff() - past)[:, None] + torch.arange(past, device=bounds.device)
     is_own = (age >= 0)[..., None]
     row = (bounds[:-1, None] + age).clamp_min(0).flatten()
     own = torch.cat([part.x[0].index_select(0, row) for part in parts], dim=-1).unflatten(0, age.shape)

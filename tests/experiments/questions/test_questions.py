@@ -119,7 +119,7 @@ def test_the_ladder_names_every_disagreement() -> None:
         replace(result("odd runs (Tomita 3)", "Mamba [0, 1]", 8), validation_accuracy=1.0),  # cannot, and a shortcut
     ]
     text = ladder.COMPARISON.table([with_more(StudiedResult, each) for each in found])
-    assert text.startswith("Two layers, no convolution.")
+    assert text.startswith("The networks have two layers and no convolution.")
     assert "| parity | 2 | 2 | 1 | ✗ **90** (90) | ✓ 7 (7) | ✓ **100** (100) | ✓ 50 (50) | ✗ 2 (2) |" in text
     assert "| no 000 | 4 | 1 | 3 | – | – | ? **100** (100) | – | – |" in text
     _, drifting, missed, beyond, shortcuts, unknown = text.split("\n#### ")

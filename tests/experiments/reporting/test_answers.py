@@ -48,8 +48,7 @@ def test_who_solves_which_task() -> None:
     found = [result(*key, score=score) for key, score in scores.items()]
     assert table3.TABLE_3.answer(found) == (
         "On parity sLSTM does, with median scores of 0.900 or more at lengths 40–256 (0 is guessing, 1 is perfect). No model "
-        "does on "
-        "the other tasks: the best median score is 0.300 on “modular arithmetic, no brackets” (mLSTM)."
+        "does on the other tasks: the best median score is 0.300 on “modular arithmetic, no brackets” (mLSTM)."
     )
     assert table3.TABLE_3.answer(found[2:]).startswith("No model does on these tasks: the best median score is 0.300 on ")
 
@@ -83,9 +82,8 @@ def test_the_furthest_reach() -> None:
     ]
     assert word_problems.FIGURE_3.answer(found) == (
         "Trained at length 9, the best models are right on 90 % of the sequences, in the median over the seeds, up to length "
-        "60 on "
-        "“S5, swaps” (“DeltaNet [-1, 1], 1 block”). On “S5, all” none of them fits even the training length, where the best "
-        "validation accuracy is 0.200. The baseline, “full matrix, 1 block”, gets at least to length 30 on every task."
+        "60 on “S5, swaps” (“DeltaNet [-1, 1], 1 block”). On “S5, all” none of them fits even the training length, where the "
+        "best validation accuracy is 0.200. The baseline, “full matrix, 1 block”, gets at least to length 30 on every task."
     )
     assert word_problems.FIGURE_6.answer([found[3]]).startswith("On “S5, all” no model fits even the training length")
 
@@ -99,8 +97,7 @@ def test_beside_the_paper() -> None:
     answer = more_steps.LONGER.answer(found)
     assert answer == (
         "1 of 3 scores (a task and a model) is within 0.1 of the paper's, by the best seed and by the median; 1 is below and 1 "
-        "is "
-        "above. Furthest below is Mamba [-1, 1] on parity, with a median of 0.600 where the paper has 1.000."
+        "is above. Furthest below is Mamba [-1, 1] on parity, with a median of 0.600 where the paper has 1.000."
     )
     assert "Furthest" not in more_steps.LONGER.answer(found[::2])
 
@@ -124,8 +121,7 @@ def test_agreement_with_theory() -> None:
     ]
     assert family.EXPERIMENT.answer(found) == (
         "Mamba [-1, 1] learns the most tasks, 1 of 2, right to 6 times the training length. Training agrees with theory in 2 "
-        "of the 3 "
-        "fields (a task and a layer) that theory decides, and no field is learned that theory rules out."
+        "of the 3 fields (a task and a layer) that theory decides, and no field is learned that theory rules out."
     )
     beyond = [*found[:2], result("S5, swaps", "Mamba [-1, 1]", horizon=90)]
     assert "in 1 of the 3 fields" in family.EXPERIMENT.answer(beyond)

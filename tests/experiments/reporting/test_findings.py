@@ -24,6 +24,7 @@ from eigentrack.experiments.questions import (
     tradeoff,
 )
 from eigentrack.experiments.reporting.findings import READING, FewerSteps, PaperCurves, PaperNumbers, Reach
+from eigentrack.experiments.reporting.wording import gain, rounded
 from eigentrack.experiments.running.task_cell import CellResult, with_more
 from eigentrack.experiments.studies.depth import label
 from eigentrack.experiments.studies.ladder import StudiedResult
@@ -86,16 +87,16 @@ def test_curves_agree_miss_or_say_nothing() -> None:
     bad = result("p", "bad", right_to=4, dead_by=7, validation=0.1)
     assert PaperCurves(paper, words)([good, bad]) == [
         READING,
-        "These models do as the paper's:\n"
-        "    - p: good is right up to length 60 and dead by 90; bad is right up to length 4 and dead by 7.",
+        "These models do as the paper's:\n    - p: good is right up to length 60 and dead by 90; bad is right up to length 4 "
+        "and dead by 7.",
     ]
     missed = replace(good, scores=replace(good.scores, right_to=40))
     agree, miss = PaperCurves(paper, words)([missed, bad])[1:]
     assert "bad is right" in agree
     assert "good" not in agree
     assert miss == (
-        "These models do not do as the paper's:\n"
-        "    - p, good: right up to length 40 and dead by 90, with a validation accuracy of 1.000. The paper: so."
+        "These models do not do as the paper's:\n    - p, good: right up to length 40 and dead by 90, with a validation "
+        "accuracy of 1.000. The paper: so."
     )
     unfitted = replace(missed, validation_accuracy=0.2)
     miss, nothing = PaperCurves(paper, words)([unfitted, bad])[1:]
@@ -134,8 +135,8 @@ def test_parity_counts_those_that_never_fail() -> None:
     agreement, lengths, budget = parity.EXPERIMENT.found(found)
     assert agreement == "1 of 1 model is within 0.1 of the paper, by the best seed and by the median: DeltaNet [-1, 1]."
     assert lengths.splitlines()[1:] == [
-        "    - DeltaNet [-1, 1]: up to length 60; 1 of 3 networks never fail.",
-        "    - DeltaNet [-1, 1], overshoot 0.05: up to length 100; 2 of 3 networks never fail.",
+        "    - DeltaNet [-1, 1]: up to length 60; 1 of 3 networks is right to the end of the test.",
+        "    - DeltaNet [-1, 1], overshoot 0.05: up to length 100; 2 of 3 networks are right to the end of the test.",
     ]
     assert "the paper's for 100,000" in budget
 
@@ -147,10 +148,9 @@ def test_longer_says_how_far_each_seed_is_right_on_parity() -> None:
     assert agreement == "On parity, 1 of 1 model is within 0.1 of the paper, by the best seed and by the median: Mamba [-1, 1]."
     assert arithmetic == (
         "On “modular arithmetic, no brackets”, sLSTM comes out above the paper: its best seed scores 0.700 and its median "
-        "0.700, "
-        "where the paper has 0.787 and 0.124."
+        "0.700, where the paper has 0.787 and 0.124."
     )
-    assert reaches.endswith("\n    - Mamba [-1, 1]: up to length 80; 1 of 3 networks never fail.")
+    assert reaches.endswith("\n    - Mamba [-1, 1]: up to length 80; 1 of 3 networks is right to the end of the test.")
     assert "the paper's for 100,000" in budget
     assert len(more_steps.LONGER.found(found[-1:])) == 2  # without a parity there is no line of reaches
 
@@ -252,8 +252,8 @@ def test_depth_counts_its_languages() -> None:
     found.append(result("Q8", label("DeltaNet [-1, 1]", 2), horizon=3))
     assert depth.EXPERIMENT.answer(found).startswith(
         "Of 5 pairs of a language and a layer, 1 are learned at exactly the depth that suffices in theory, 1 with fewer layers "
-        "and 1 "
-        "only with more. 1 are right far beyond training at a depth that theory rules out. The other 1 are learned at no depth"
+        "and 1 only with more. 1 are right far beyond training at a depth that theory rules out. The other 1 are learned at no "
+        "depth"
     )
     assert "rules out" not in depth.EXPERIMENT.answer(found[:3])
     assert depth.EXPERIMENT.answer([]) == ""
@@ -267,13 +267,13 @@ def test_signed_gates_say_whom_the_sign_helps() -> None:
         "On parity, negative gates help GLA. GLA [-1, 1] is right to 6 times the training length with at least one seed.",
         "    - GLA: the median score is 0.000 in [0, 1] and 0.900 in [-1, 1], where the best seed has 0.900.",
     ]
-    assert "GLA, disk: 0.500, not above the best of these." in line
+    assert "GLA, disk: the median score is 0.500, not above the best of these." in line
     assert signed_gates.EXPERIMENT.answer(found) == "On the other tasks the best median score is 0.900 on parity (GLA)."
     assert signed_gates.EXPERIMENT.answer(found[:2]) == (
         "On parity all of them do, with median scores of 0.900 or more where those in [0, 1] are 0.000 or less."
     )
     (line,) = signed_gates.EXPERIMENT.found([*found, result("parity", signed_gates.FLAT, score=0.03, horizon=3)])
-    assert "GLA, temperature 16 [-1, 1]: 0.030.\n    - GLA, disk: 0.500" in line
+    assert "GLA, temperature 16 [-1, 1]: the median score is 0.030.\n    - GLA, disk: the median score is 0.500" in line
     (line,) = signed_gates.EXPERIMENT.found([*found[2:4], found[4]])
     assert "help no layer. No layer is right" in line
     assert "0.500, above all of these." in line
@@ -329,9 +329,9 @@ def test_range_or_structure(scores: tuple[float, float, float], said: str) -> No
     legend, line = ablation.EXPERIMENT.found(ablated(*scores))
     assert legend.startswith("GH stands for a generalised Householder factor")
     assert line.startswith(f"On S3, {said}")
-    assert f"in [0, 1] (diagonal) and {scores[2]:.2f} in [-1, 1] (4 GH)" in line
-    assert f"by {scores[1] - scores[0]:+.2f} (diagonal), +0.00 (one GH)" in line
-    best = f"In [0, 1] no median score of any structure is above {scores[0]:.2f}."
+    assert f"in [0, 1] (diagonal) and {rounded(scores[2])} in [-1, 1] (4 GH)" in line
+    assert f"by {gain(scores[1] - scores[0])} (diagonal), 0.000 (one GH)" in line
+    best = f"In [0, 1] no median score of any structure is above {rounded(scores[0])}."
     assert ablation.EXPERIMENT.answer(ablated(*scores)).endswith(best)
     assert ablation.EXPERIMENT.answer(ablated(*scores)[:-1]) == ""
     assert ablation.EXPERIMENT.found(ablated(*scores)[:-1]) == []  # a structure is missing
@@ -341,7 +341,7 @@ def test_structure_alone() -> None:
     found = [result("S3", run.series, score=0.9 * run.series.startswith("dense")) for run in ablated(0, 0, 0)]
     _, line = ablation.EXPERIMENT.found(found)
     assert line.startswith("On S3, the structure is what helps, and the wide range is not needed.\n")
-    assert "0.90 in [0, 1] (dense)" in line
+    assert "0.900 in [0, 1] (dense)" in line
     assert ablation.EXPERIMENT.answer(found).startswith("On S3 the structure is enough.")
 
 

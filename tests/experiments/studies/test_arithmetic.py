@@ -63,10 +63,10 @@ def test_a_term_that_adds_too_much_shows_when_it_comes_again() -> None:
 def test_repeated_terms_are_held_against_the_score() -> None:
     runs = [made_up(0.9, repeated=(256, *[100] * 8)), made_up(0.2, repeated=(256, *[40] * 8))]
     (line,) = [line for line in EXPERIMENT.found(runs) if line.startswith("When one term")]
-    assert "adding 0 leaves 2 of 2 networks right up to length 256, where the test ends. " in line
-    assert "Adding ±1 to ±4 leaves 0 right so far, and the worst up to length 40, in the median" in line
+    assert "2 of 2 networks are right up to length 256, where the test ends, if the term is 0. " in line
+    assert "If it is one of ±1 to ±4, none is right so far and the worst up to length 40, in the median" in line
     far = made_up(0.9, repeated=(256, *[256] * 8))
-    assert "leaves 1 right so far" in " ".join(EXPERIMENT.found([*runs, far]))
+    assert "1 is right so far" in " ".join(EXPERIMENT.found([*runs, far]))
 
 
 def turning(degrees: list[float], modulus: float = 1.0, flip: bool = False) -> torch.Tensor:
@@ -125,7 +125,7 @@ def made_up(score: float = 0.0, **studied: object) -> StudiedResult:
 
 def test_neighbouring_offsets_are_told() -> None:
     near, far = made_up(offsets=(900, 30, 5, 5, 60), offsets_at=90), made_up(offsets=(900, 25, 25, 20, 30), offsets_at=90)
-    assert "in 1 of 2 networks at least 75% of the wrong answers are off by ±1" in " ".join(EXPERIMENT.found([near, far]))
+    assert "are off by ±1, or at least 75% by ±2, in 1 of 2 networks. " in " ".join(EXPERIMENT.found([near, far]))
     assert "Where answers begin" not in " ".join(EXPERIMENT.found([made_up(offsets=(1020, 1, 1, 1, 1), offsets_at=90)]))
 
 

@@ -154,14 +154,13 @@ def test_the_answer_counts_networks(facts: list[NetworkFacts]) -> None:
     trained = [replace(fact, worst_horizon=64, certified=0.0) for fact in facts if fact.kind == "trained"]
     assert robustness.EXPERIMENT.answer(trained) == (
         "Of the trained networks 2 of 2 non-linear ones (sLSTM and LSTM) and 4 of 4 linear ones are right on the worst words "
-        "up to "
-        "length 64. For no network is an error in every step proved to be borne at every length."
+        "up to length 64. For no network is an error in every step proved to be borne at every length."
     )
     worse = [replace(trained[0], worst_horizon=63, random_horizon=64), replace(trained[1], certified=0.1), *trained[2:]]
     assert "Of the trained networks 1 of 2 non-linear ones" in robustness.EXPERIMENT.answer(worse)
     assert robustness.EXPERIMENT.answer(worse).endswith("for 1 of all 6 networks, namely those of the kind “Mamba [0, 1]”.")
     first, hidden, *_ = robustness.EXPERIMENT.found(worse)
     assert first.startswith(
-        "5 of 6 networks that were trained are right on the worst words as far as they were tested; for 0 of"
+        "5 of 6 networks that were trained are right on the worst words as far as they were tested; for none of"
     )
     assert hidden.startswith("1 network is right on random words as far as they were tested, and fails on the worst ones")

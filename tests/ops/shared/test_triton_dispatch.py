@@ -50,7 +50,7 @@ def test_without_a_gpu_the_chunked_form_runs_and_says_so_once() -> None:
     [
         ({"dtype": torch.float64}, "takes float32 and bfloat16, and q is float64"),
         ({"key": 129}, "takes keys of up to 128 entries, and K=129"),
-        ({"factors": 33}, "takes up to 32 factors a token, and n=33"),
+        ({"factors": 33}, "takes up to 32 factors per token, and n=33"),
         ({}, None),
     ],
 )
@@ -61,7 +61,7 @@ def test_what_the_delta_rule_kernels_refuse(changed: dict[str, Any], message: st
 def test_the_delta_rule_kernels_take_a_gate_a_head_only() -> None:
     q, *rest = inputs()
     assert refusal(q, *rest, q[..., 0], initial_state=None) is None
-    message = "takes one gate a head, and this gate has an entry for each key channel"
+    message = "takes one gate per head, and this gate has an entry for each key channel"
     assert refusal(q, *rest, q, initial_state=None) == message
 
 
