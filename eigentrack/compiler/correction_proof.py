@@ -227,7 +227,7 @@ class CorrectedBounds:
         x = balls.plus_known(mixed, self._embedded[tokens])
         if block.mlp is not None and block.mlp_norm is not None:
             mlp = block.mlp
-            inside = x if block.norm_after else self._normed(block.mlp_norm, x)
+            inside = (x if block.norm_after else self._normed(block.mlp_norm, x)).unfolded()
             gated = balls.times(
                 balls.silu(balls.linear(inside, numbers(mlp.gate_proj.weight))), balls.linear(inside, numbers(mlp.up_proj.weight))
             )
@@ -249,7 +249,7 @@ class CorrectedBounds:
     def _covered(self, every: int) -> tuple[tuple[str, ...], float, float]:
         """Return the backends that the proof covers, their largest distance to a code, and the error of outputs."""
         reach = self.reach(every)
-        more: Chunks | None = self._law.chunks(every, self.largest + reach)
+        more: Chunks | None = self._law.chunks(every, self.codes, reach)
         if more is None or reach + more.state >= self.safe_reach:
             return STEPWISE, reach, 0.0
         try:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from eigentrack.compiler.ball_forms import SLACK, BallArithmetic, BallForm, middle_and_half
+from eigentrack.compiler.ball_forms import SLACK, BallArithmetic, BallForm, Slope, middle_and_half
 from eigentrack.compiler.boxed_network import numbers
 from eigentrack.compiler.interval import Arithmetic, Array, Interval
 from eigentrack.layers import DeltaNet, Mixer
@@ -56,8 +56,11 @@ class LetterLaw(ABC):
         """Return what each token makes of each code: codes [P, ...], tokens [P]."""
 
     @abstractmethod
-    def chunks(self, tokens: int, largest: float) -> Chunks | None:
-        """Return the further errors of the chunked form over so many tokens from memories of norm `largest`; None: unknown."""
+    def chunks(self, tokens: int, codes: Array, reach: float) -> Chunks | None:
+        """Return the further errors of the chunked form over so many tokens, from memories within `reach` of the codes.
+
+        None stands for a form whose errors have no bound here.
+        """
 
     @abstractmethod
     def read(self, codes: Array, tokens: Rows, distance: Array, output: float) -> BallForm:
@@ -146,24 +149,26 @@ class FactorLaw(LetterLaw):
         total = np.linalg.norm(error + rounding, axis=-1) + self._tiny(codes)
         return Image(state, (gain + rounding_gain).max(-1) * SLACK, total * SLACK)
 
-    def chunks(self, tokens: int, largest: float) -> Chunks | None:
+    def chunks(self, tokens: int, codes: Array, reach: float) -> Chunks | None:
         """Return how far the chunked form is off: errors of its equations enter as writes, which no factor enlarges."""
-        if self._mixer.gate is not None:
+        if self._mixer.gate is not None or float((self._b * self._key**2).max()) > 2 * (1 + 1e-4):
             return None
-        factors, key_dim = tokens * self.k.shape[2], self.k.shape[-1]
-        key, b, value = float(self._key.max()), float(self._b.max()), float(self._value.max())
-        if float((self._b * self._key**2).max()) > 2 * (1 + 1e-4):
-            return None
-        state = largest + self.k.shape[2] * b * key * value  # between the factors of a token, too
+        number, key_dim, gamma = self.k.shape[2], self.k.shape[-1], self._balls.gamma
+        key, b, value = (part.max((0, 2)) for part in (self._key, self._b, self._value))  # [H]
+        factors, size = tokens * number, min(tokens * number, max(CHUNK, number))
+        growth = (1 + 1e-4) ** factors
+        state = _norm(codes).max(0) + reach + number * b * key * value  # between the factors of a token, too
         written = b * (value + key * state)
-        size = min(factors, max(CHUNK, self.k.shape[2]))
-        growth = SLACK * (1 + 1e-4) ** factors
-        right = self._balls.gamma(key_dim + 6) * b * (value + key * state)
-        system = (self._balls.gamma(key_dim + 6) + self._balls.gamma(size + 3)) * b * key**2 * size + self._balls.gamma(size + 3)
-        equations = factors * (right + system * written) * growth
-        sums = tokens * (self._balls.gamma(size + 3) * (state + size * key * written)) * growth
-        reading = self._balls.gamma(key_dim + size + 6) * (state + 2 * size * key * written)
-        return Chunks(float((equations + sums) * np.sqrt(self.k.shape[1])), float(equations + reading))
+        right = gamma(key_dim + 6) * b * (value + key * state)
+        # row i of the system has i entries of rounded products, and is solved with a backward error of γ_(i+3) per entry
+        rows = np.arange(size)
+        system = b * key**2 * (gamma(key_dim + 6) * rows.sum() + sum(gamma(int(row) + 3) * row for row in rows))
+        system = system + sum(gamma(int(row) + 3) for row in rows)
+        chunks = -(-factors // size)
+        equations = (factors * right + chunks * system * written) * growth
+        sums = (chunks * gamma(size + 3) * size * key * written + tokens * gamma(4) * state) * growth
+        reading = gamma(key_dim + size + 6) * (state + 2 * size * key * written)
+        return Chunks(float(np.linalg.norm(equations + sums) * SLACK), float((equations + reading).max() * SLACK))
 
     def read(self, codes: Array, tokens: Rows, distance: Array, output: float) -> BallForm:
         """Return the layer's output for memories within `distance` of the codes: y = Sᵀq, norm, output gate, projection."""
@@ -175,7 +180,7 @@ class FactorLaw(LetterLaw):
         extra = off * far + query * output + self._balls.gamma(q.shape[-1] + 4) * query * far  # [P, H]
         slope = np.broadcast_to(np.eye(heads * width), (pairs, heads * width, heads * width))
         remainder = np.linalg.norm(extra, axis=1) * SLACK
-        form = BallForm(y.reshape(pairs, -1), slope, remainder, query.max(-1) * distance * SLACK)
+        form = BallForm(y.reshape(pairs, -1), (Slope(slope, query.max(-1) * distance * SLACK),), remainder)
         normed = self._balls.rms_norm(form.parted(heads), numbers(mixer.norm.weight), mixer.norm.eps).joined(heads)
         if self._output_gate is not None:
             normed = self._balls.times_known(normed, self._output_gate[tokens])
