@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -23,14 +24,15 @@ from numpy.typing import NDArray
 from eigentrack.compiler.ball_forms import BallArithmetic, BallForm
 from eigentrack.compiler.boxed_network import float_arithmetic, numbers
 from eigentrack.compiler.interval import OWN_UNIT, Arithmetic, Array, Interval, Unbounded
-from eigentrack.compiler.letter_laws import Chunks, Image, letter_law
+from eigentrack.compiler.letter_laws import Image, letter_law
 from eigentrack.layers.correction import Correction
 from eigentrack.models import SequenceModel
 from eigentrack.models.sequence_model import Block
 
 Rows = NDArray[np.int_]
-AT_ONCE = 256  # pairs whose read-out is enclosed together
-HALVINGS = 12  # the precision to which the largest ball with right answers is found
+AT_ONCE = 128  # pairs whose read-out is enclosed together
+HARDEST = 128  # pairs on which the largest ball with right answers is searched, before it is checked on all
+HALVINGS = 12
 STEPWISE, CHUNKED = ("reference",), ("reference", "chunked")
 
 
@@ -154,19 +156,20 @@ class CorrectedBounds:
 
     def proof(self, every: int) -> CorrectionProof:
         """Return the proof for C = `every`; raise Refuted if there is none."""
-        covered, reach, output = self._covered(every)
+        reach = self.reach(every)
         if reach >= self.safe_reach:
             raise Refuted(self._what_is_missing(every, reach))
-        try:
-            margin = self.margin(reach, output)
-        except Unbounded as reason:
-            raise Refuted(f"answers have no bound on the balls of radius {reach:.3g} around the codes: {reason}") from None
+        covered, margin = STEPWISE, self.margin(reach, 0.0)
         if margin <= 0:
             raise Refuted(
-                f"C={every}: answers are not certain on the balls of radius {reach:.3g} around the codes: "
-                f"choose a smaller C, or train with a larger margin"
+                f"C={every}: answers are not certain on the balls of radius {reach:.3g} around the codes, only on those of radius "
+                f"{self.ball:.3g}: choose a C of at most {self.largest_every(self.ball)}"
             )
-        ball = self._largest_ball(reach)
+        more = self._law.chunks(every, self.codes, reach)
+        if more is not None and reach + more.state < self.safe_reach:
+            in_chunks = self.margin(reach + more.state, more.output)
+            if in_chunks > 0:
+                covered, reach, margin = CHUNKED, reach + more.state, in_chunks
         return CorrectionProof(
             every=every,
             codes=len(self.codes),
@@ -176,8 +179,8 @@ class CorrectedBounds:
             reach=reach,
             half_gap=self.half_gap,
             margin=margin,
-            noise=max(0.0, (ball - reach) / _series(self.gain, every)),
-            largest_every=self.largest_every(ball),
+            noise=max(0.0, (self.ball - reach) / _series(self.gain, every)),
+            largest_every=max(every, self.largest_every(self.ball)),
             backends=covered,
             weights_dtype=str(self._model.embedding.weight.dtype).removeprefix("torch."),
         )
@@ -196,28 +199,32 @@ class CorrectedBounds:
             every, reach = every + 1, reach * self.gain + self.error
         return every
 
-    def largest_ball(self) -> float:
-        """Return a radius, as large as can be shown, of balls around the codes on which all answers are right; 0 if none."""
-        return self._largest_ball(0.0)
-
-    def _largest_ball(self, known: float) -> float:
-        right, wrong = known, self.safe_reach
+    @cached_property
+    def ball(self) -> float:
+        """A radius, as large as can be shown, of balls around the codes on which all answers are right; 0 if there is none."""
+        everything = np.arange(len(self.moves.codes))
+        hardest = everything[np.argsort(self._leads(everything, self.safe_reach / 64, 0.0))[:HARDEST]]
+        right, wrong = 0.0, self.safe_reach
         for _ in range(HALVINGS):
             middle = (right + wrong) / 2
-            try:
-                is_right = self.margin(middle, 0.0) > 0
-            except Unbounded:
-                is_right = False
-            right, wrong = (middle, wrong) if is_right else (right, middle)
-        return right
+            right, wrong = (middle, wrong) if self._leads(hardest, middle, 0.0).min() > 0 else (right, middle)
+        while right > 1e-9 * self.safe_reach and self.margin(right, 0.0) <= 0:
+            right *= 0.9
+        return right if self.margin(right, 0.0) > 0 else 0.0
 
     def margin(self, distance: float, output: float) -> float:
         """Return the least lead of the right logit over the next for memories within `distance` of the right code."""
-        least = np.inf
-        for rows in np.array_split(np.arange(len(self.moves.codes)), -(-len(self.moves.codes) // AT_ONCE)):
-            logits = self._logits(rows, distance, output)
-            least = min(least, float(self._balls.margins(logits, self.moves.answers[rows]).min()))
-        return least
+        return float(self._leads(np.arange(len(self.moves.codes)), distance, output).min())
+
+    def _leads(self, rows: Rows, distance: float, output: float) -> Array:
+        """Return the least lead for each of some pairs; -inf where there is no bound."""
+        found = []
+        for piece in np.array_split(rows, -(-len(rows) // AT_ONCE)):
+            try:
+                found.append(self._balls.margins(self._logits(piece, distance, output), self.moves.answers[piece]))
+            except Unbounded:
+                found.append(np.full(len(piece), -np.inf))
+        return np.nan_to_num(np.concatenate(found), nan=-np.inf, neginf=-np.inf)
 
     def _logits(self, rows: Rows, distance: float, output: float) -> BallForm:
         tokens, balls, block = self.moves.tokens[rows], self._balls, self._block
@@ -245,18 +252,6 @@ class CorrectedBounds:
         far = (image.centre - self.codes[self.moves.targets]).reshape(len(image.error), -1)
         distance = np.linalg.norm(far, axis=1) * (1 + 1e-9)
         return float((distance + image.error).max()), max(1.0, float(image.gain.max()))
-
-    def _covered(self, every: int) -> tuple[tuple[str, ...], float, float]:
-        """Return the backends that the proof covers, their largest distance to a code, and the error of outputs."""
-        reach = self.reach(every)
-        more: Chunks | None = self._law.chunks(every, self.codes, reach)
-        if more is None or reach + more.state >= self.safe_reach:
-            return STEPWISE, reach, 0.0
-        try:
-            is_right = self.margin(reach + more.state, more.output) > 0
-        except Unbounded:
-            is_right = False
-        return (CHUNKED, reach + more.state, more.output) if is_right else (STEPWISE, reach, 0.0)
 
     def _what_is_missing(self, every: int, reach: float) -> str:
         if self.error >= self.half_gap:
