@@ -236,7 +236,8 @@ class CorrectedBounds:
             mlp = block.mlp
             inside = (x if block.norm_after else self._normed(block.mlp_norm, x)).unfolded()
             gated = balls.times(
-                balls.silu(balls.linear(inside, numbers(mlp.gate_proj.weight))), balls.linear(inside, numbers(mlp.up_proj.weight))
+                balls.silu(balls.linear(inside, numbers(mlp.gate_proj.weight))),
+                balls.linear(inside, numbers(mlp.up_proj.weight)),
             )
             out = balls.linear(gated, numbers(mlp.down_proj.weight))
             x = balls.plus(x, self._normed(block.mlp_norm, out) if block.norm_after else out)

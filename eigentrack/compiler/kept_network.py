@@ -151,9 +151,7 @@ def _language(values: Any, path: Path, model: SequenceModel) -> tuple[Language, 
         raise ValueError(f"{path}: answers must lie below classes={values['classes']}, which is at most {vocab}")
     if not isinstance(names, list) or len(names) != len(letters) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{path}: names must be {len(letters)} texts")
-    made = Language(
-        tuple(map(tuple, rows)), tuple(outputs), values["start"], tuple(letters), opening, values["classes"]
-    )
+    made = Language(tuple(map(tuple, rows)), tuple(outputs), values["start"], tuple(letters), opening, values["classes"])
     return made, tuple(names)
 
 

@@ -94,12 +94,16 @@ class FactorLaw(LetterLaw):
         )
         count = len(inputs.low)
         scale = Interval.at(np.full(1, mixer.key_dim**-0.5))
-        self.q, self.q_off = _centre_and_length(floats.times(floats.scaled_to_one(q.reshape(count, heads, -1)), scale))  # [X, H, K], [X, H]
+        self.q, self.q_off = _centre_and_length(
+            floats.times(floats.scaled_to_one(q.reshape(count, heads, -1)), scale)
+        )  # [X, H, K], [X, H]
         self.k, self.k_off = _centre_and_length(floats.scaled_to_one(k.reshape(count, *factors, -1)))  # [X, H, n, K], [X, H, n]
         self.v, self.v_off = _centre_and_length(v.reshape(count, *factors, -1))
         bias = mixer.beta_proj.bias
         share = floats.sigmoid(floats.affine(inputs, numbers(mixer.beta_proj.weight), None if bias is None else numbers(bias)))
-        self.beta, self.beta_off = middle_and_half(_between(floats, mixer.eigenvalues.low, mixer.eigenvalues.high, share, count, factors))
+        self.beta, self.beta_off = middle_and_half(
+            _between(floats, mixer.eigenvalues.low, mixer.eigenvalues.high, share, count, factors)
+        )
         self.gate, self.gate_off = middle_and_half(self._gates(inputs, count))  # [X, H, K or 1]
         silu_gate = None
         if mixer.output_gate_proj is not None:

@@ -203,9 +203,7 @@ class SequenceModel(nn.Module):
             return state
         codes = self.correction.start(sequences)
         parts = (*codes, *state.parts[len(codes) :])
-        return ModelState(
-            state.with_parts(parts).layers, torch.zeros(sequences, dtype=torch.int64, device=codes[0].device)
-        )
+        return ModelState(state.with_parts(parts).layers, torch.zeros(sequences, dtype=torch.int64, device=codes[0].device))
 
     def correct(self, codes: Sequence[Tensor], successors: Int[Tensor, "M vocab"], every: int) -> None:
         """Give the model a correction, or another one in place of its own.

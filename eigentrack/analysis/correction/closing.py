@@ -62,7 +62,7 @@ def close_codes(
     generator = torch.Generator().manual_seed(config.seed)
     apart = float(torch.pdist(automaton.codes).mean()) * APART if len(codes) > 1 else 0.0
     for step in range(config.steps):
-        warm = min(1.0, (step + 1) / 10) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / config.steps)))
+        warm = min(1.0, (step + 1) / 10) * (0.0005 + 0.9995 * 0.5 * (1 + math.cos(math.pi * step / config.steps)))
         for group in optimizer.param_groups:
             group["lr"] = config.rate * warm * group["scale"]
         loss, ratio = _loss(closed, automaton, codes, apart, config.noise, generator)

@@ -146,7 +146,11 @@ def _classes(network: InspectedNetwork, seen: _Seen, limit: int) -> Int[Tensor, 
                 f"after {MOST_TESTS} test words letter {network.machine.letters[letter]} still leads a class of memories to two: "
                 f"only {share:.1%} of its members go to one of them; train longer, or on longer words"
             )
-        differs = [test for place, test in enumerate(tests) if _typical(stacked, classes, one)[place] != _typical(stacked, classes, other)[place]]
+        differs = [
+            test
+            for place, test in enumerate(tests)
+            if _typical(stacked, classes, one)[place] != _typical(stacked, classes, other)[place]
+        ]
         test = (letter, *differs[0])
         if test in tests:
             raise NoAutomaton(

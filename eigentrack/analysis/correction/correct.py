@@ -109,9 +109,7 @@ def _check_language(automaton: CodeAutomaton, network: InspectedNetwork, languag
     }
     for code, token, answer in zip(moves.codes.tolist(), moves.tokens.tolist(), moves.answers.tolist(), strict=True):
         if own[code, token] != answer:
-            raise Refuted(
-                f"the network follows another automaton: it answers {own[code, token]} where {answer} would be right"
-            )
+            raise Refuted(f"the network follows another automaton: it answers {own[code, token]} where {answer} would be right")
 
 
 def _proved(model: SequenceModel, closed: CodeAutomaton, language: Language, every: int | None) -> CorrectionProof:

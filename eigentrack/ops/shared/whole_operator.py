@@ -89,7 +89,7 @@ def _run(
 
 
 @torch.library.custom_op(
-    "eigentrack::recurrence", mutates_args=(), schema=f"({CALL}) -> Tensor[]", tags=torch.Tag.flexible_layout
+    "eigentrack::recurrence", mutates_args=(), schema=f"({CALL}) -> Tensor[]", tags=(torch.Tag.flexible_layout,)
 )
 def _recurrence(*call):  # type: ignore[no-untyped-def]
     return [x.contiguous() for x in _run(*call)]
@@ -108,7 +108,9 @@ def _(op, backend, tensors, bounds, sequences, state, constants):  # type: ignor
 
 
 _LIBRARY = torch.library.Library("eigentrack", "FRAGMENT")
-_LIBRARY.define(f"recurrence_backward(Tensor?[] doutputs, bool[] wanted, {CALL}) -> Tensor[]", tags=torch.Tag.flexible_layout)
+_LIBRARY.define(
+    f"recurrence_backward(Tensor?[] doutputs, bool[] wanted, {CALL}) -> Tensor[]", tags=(torch.Tag.flexible_layout,)
+)
 
 
 # not a custom_op: below one, nothing is recorded that could be differentiated
