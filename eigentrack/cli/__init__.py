@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from eigentrack.cli.compile import compile_command, run_command, verify_command
 from eigentrack.cli.console import err, out
+from eigentrack.cli.correct import correct
 from eigentrack.cli.demo import demo
 from eigentrack.cli.evaluate import evaluate
 from eigentrack.cli.explain import explain
@@ -43,6 +44,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "verify": verify_command,
     "run": run_command,
     "inspect": inspect,
+    "correct": correct,
     "explore": explore,
     "tasks": tasks,
     "layers": layers,

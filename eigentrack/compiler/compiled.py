@@ -35,7 +35,6 @@ from eigentrack.files import write_json, write_text
 from eigentrack.json_text import parse_json
 from eigentrack.layers import DeltaNet
 from eigentrack.models import SequenceModel, load_model, save_model
-from eigentrack.models.sequence_model import ModelState
 
 AUTOMATON, PLAN, CERTIFICATE, MODEL = "automaton.json", "plan.json", "certificate.json", "model"
 ROBUSTNESS, JOINT_STATES = "robustness.json", "joint_states.json"

@@ -24,9 +24,8 @@ from eigentrack.files import write_json
 from eigentrack.json_text import parse_json
 from eigentrack.models import SequenceModel, load_model, save_model
 
-MODEL, LANGUAGE, CERTIFICATE = "model", "language.json", "certificate.json"
+MODEL, LANGUAGE, CERTIFICATE, REPORT = "model", "language.json", "certificate.json", "correction.json"
 KIND = "correction"  # certificates of compiled networks have no kind
-FILES = {LANGUAGE, CERTIFICATE, "correction.json", "correction.html", MODEL}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from eigentrack.compiler.ball_forms import SLACK, BallArithmetic, BallForm, Slope, middle_and_half
 from eigentrack.compiler.boxed_network import numbers

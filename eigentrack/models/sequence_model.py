@@ -219,7 +219,7 @@ class SequenceModel(nn.Module):
         if shapes != [(size.codes, *shape) for shape in correction.shapes]:
             raise ValueError(f"codes of the shapes {shapes} do not fit memories of the shapes {list(correction.shapes)}")
         if tuple(successors.shape) != (size.codes, self.config.vocab_size) or not bool(
-            ((0 <= successors) & (successors < size.codes)).all()
+            ((successors >= 0) & (successors < size.codes)).all()
         ):
             raise ValueError(f"successors must be {size.codes} rows of {self.config.vocab_size} numbers of codes")
         for buffer, value in zip([*correction.codes, correction.successors], [*codes, successors], strict=True):

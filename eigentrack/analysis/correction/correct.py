@@ -6,20 +6,28 @@ was not trained, or was trained on something else, has no codes or another autom
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-
-import torch
+from pathlib import Path
+from typing import Any
 
 from eigentrack.analysis.correction.closing import ClosingConfig, close_codes
 from eigentrack.analysis.correction.codes import CodeAutomaton, NoAutomaton, find_codes, state_of
+from eigentrack.analysis.horizon import PatternHorizon, find_horizons
 from eigentrack.analysis.inspected_network import InspectedNetwork
+from eigentrack.analysis.loading import COMPILED, load_inspected
+from eigentrack.analysis.word_patterns import input_patterns
 from eigentrack.compiler.correction_proof import CorrectedBounds, CorrectionProof, Language, Refuted, find_moves
-from eigentrack.compiler.kept_network import KeptNetwork
+from eigentrack.compiler.kept_network import REPORT, KeptNetwork, save_kept
+from eigentrack.files import write_json
+from eigentrack.json_text import plain_json
 from eigentrack.models import SequenceModel
 
 CLUSTERS = (1, 2, 4, 8)  # into how many clusters classes are split, in turn
 EVERY = (64, 32, 16, 8, 4, 2, 1)  # the numbers of tokens between corrections that are tried
+LENGTH = 40  # letters of the words from which codes are found, if a saved model does not say how it was trained
+RANDOM_ROWS, CYCLE_ROWS = 16, 2  # words of the tested patterns
 LINEAR_SPEED = 16  # from this C on a corrected network counts as kept at the speed of a linear one
 
 
@@ -42,10 +50,7 @@ class Corrected:
     """A corrected network with its proof, and what was found on the way."""
 
     kept: KeptNetwork
-    classes: int  # the states of the automaton that the network followed before it was closed
-    codes: int
-    clusters: int  # the most codes of a class
-    error_before: float  # ε / r before the closing phase
+    clusters: int  # the most codes of a class of equal answers
 
 
 def correct_network(
@@ -64,7 +69,7 @@ def correct_network(
     """
     config = CorrectionConfig() if config is None else config
     language = spoken_language(network)
-    reasons, automaton = [], None
+    reasons: list[str] = []
     for clusters in CLUSTERS:
         try:
             automaton = find_codes(network, length=length, words=config.words, seed=config.seed, clusters=clusters)
@@ -82,7 +87,7 @@ def correct_network(
             reasons.append(f"with {clusters} cluster{'s' if clusters > 1 else ''} per class: {reason}")
             continue
         kept = KeptNetwork(model, language, network.machine.letters, proof)
-        return Corrected(kept, len(set(language.outputs)), len(closed.codes), clusters, 0.0)
+        return Corrected(kept, clusters)
     raise NotCorrected("; ".join(dict.fromkeys(reasons)))
 
 
@@ -144,13 +149,67 @@ def _best(bounds: CorrectedBounds, candidates: Iterable[int]) -> CorrectionProof
     return largest
 
 
-@torch.no_grad()
-def agrees_with_training(network: InspectedNetwork, kept: KeptNetwork, length: int, words: int, seed: int) -> float:
-    """Return the share of answers of the trained and of the corrected network that are equal, on random words."""
-    letters, _ = network.walk(torch.full((words,), network.machine.start), length, seed, 0)
-    _, before = network.begin(words)
-    own, _ = network.read(letters, before)
-    corrected = InspectedNetwork(kept.model, network.machine, network.opening, network.spelling, network.walk)
-    _, state = corrected.begin(words)
-    new, _ = corrected.read(letters, state)
-    return float((own.argmax(-1) == new.argmax(-1)).double().mean())
+@dataclass(frozen=True)
+class Correction:
+    """A corrected training run, as it is reported."""
+
+    task: str
+    trained_to: int | None  # letters of the longest word in training
+    corrected: Corrected
+    before: tuple[PatternHorizon, ...]  # of the trained network
+    after: tuple[PatternHorizon, ...]  # of the corrected one
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": self.task,
+            "trained_to": self.trained_to,
+            "clusters": self.corrected.clusters,
+            "proof": dataclasses.asdict(self.corrected.kept.proof),
+            "before": [dataclasses.asdict(horizon) for horizon in self.before],
+            "after": [dataclasses.asdict(horizon) for horizon in self.after],
+        }
+
+
+def correct_run(
+    folder: Path,
+    task: str | None,
+    options: dict[str, Any],
+    config: CorrectionConfig,
+    longest: int,
+    out: Path,
+    provenance: dict[str, str],
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Correction:
+    """Correct a training run or a saved model, test it before and after, and write the result to `out`.
+
+    Args:
+        folder: the training run, or the saved model.
+        task: the task of a saved model; None: the run's own.
+        options: of the task.
+        config: how it is corrected.
+        longest: letters of the longest word of the tests.
+        out: where the corrected network, its proof and the report go.
+        provenance: command, commit and hardware, for the report.
+        progress: called with what is done, how much is done and of how much; None: nobody is told.
+    """
+    loaded = load_inspected(folder, task, options, "cpu")
+    if loaded.network is None or loaded.kind == COMPILED:
+        raise ValueError(
+            f"{folder}: codes need a trained network and a task that follows an automaton, with an answer per letter"
+        )
+    length = LENGTH if loaded.trained_to is None else loaded.trained_to
+    corrected = correct_network(loaded.network, length, config, progress)
+    network = dataclasses.replace(loaded.network, model=corrected.kept.model)
+    patterns = input_patterns(network, RANDOM_ROWS, CYCLE_ROWS, config.seed)
+    horizons = []
+    for what, tested in (("horizon before", loaded.network), ("horizon after", network)):
+        told = None if progress is None else _letters(progress, what, longest)
+        horizons.append(find_horizons(tested, patterns, longest, seed=config.seed, progress=told))
+    found = Correction(loaded.task, loaded.trained_to, corrected, *horizons)
+    save_kept(corrected.kept, out)
+    write_json(out / REPORT, plain_json({**found.to_json(), "provenance": provenance}))
+    return found
+
+
+def _letters(progress: Callable[[str, int, int], None], what: str, longest: int) -> Callable[[int], None]:
+    return lambda done: progress(what, done, longest)

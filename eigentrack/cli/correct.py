@@ -1,0 +1,83 @@
+"""eigentrack correct."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from eigentrack.cli.console import err, out
+from eigentrack.cli.options import AsJson, check_folder, named_values
+
+if TYPE_CHECKING:
+    from eigentrack.analysis.correction.correct import Correction
+
+MOST_LETTERS = 1e9
+
+
+def correct(
+    run: Annotated[Path, typer.Argument(help="The folder of a training run, or of a saved model with --task.")],
+    folder: Annotated[Path, typer.Option("--out", help="Where the corrected network and its proof go.")],
+    task: Annotated[str | None, typer.Option(help="What a saved model should do; a run knows it itself.")] = None,
+    task_option: Annotated[list[str] | None, typer.Option(help="As name=value; may be repeated.")] = None,
+    every: Annotated[
+        int | None, typer.Option(help="Tokens from one correction to the next.", show_default="the largest with a proof, to 64")
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Of the closing phase.")] = 600,
+    words: Annotated[int, typer.Option(help="From which codes are found.")] = 256,
+    longest: Annotated[float, typer.Option(help="Letters of the longest word that is tested.")] = 1e5,
+    seed: Annotated[int, typer.Option(help="Of the words.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Correct a trained network: codes that its memory is set to every C tokens, and a proof for every length.
+
+    Example: eigentrack correct runs/parity --out kept
+    """
+    from eigentrack.analysis.correction.closing import ClosingConfig
+    from eigentrack.analysis.correction.correct import CorrectionConfig, NotCorrected, correct_run
+    from eigentrack.experiments.running.provenance import provenance
+    from eigentrack.training.config import check_seed
+
+    check_seed(seed)
+    for flag, value in {"--steps": steps, "--words": words, "--every": 1 if every is None else every}.items():
+        if value < 1:
+            raise ValueError(f"{flag} {value} must be at least 1")
+    if not 1 <= longest <= MOST_LETTERS or longest != int(longest):
+        raise ValueError(f"--longest {longest:g} must be a whole number of letters, from 1 to {MOST_LETTERS:g}")
+    check_folder("RUN", run)
+    check_folder("--out", folder)
+    config = CorrectionConfig(words=words, closing=ClosingConfig(steps=steps), every=every, seed=seed)
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn()
+    with Progress(*columns, console=err, disable=as_json) as bars:
+        numbers: dict[str, TaskID] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in numbers:
+                numbers[what] = bars.add_task(what, total=total)
+            bars.update(numbers[what], completed=done)
+
+        try:
+            options = named_values("--task-option", task_option)
+            found = correct_run(run, task, options, config, int(longest), folder, provenance(), report)
+        except NotCorrected as reason:
+            out.print(f"not corrected, and nothing written: {reason}", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(1) from None
+    if as_json:
+        out.print_json(json.dumps(found.to_json()))
+        return
+    _print(found, folder)
+
+
+def _print(found: Correction, folder: Path) -> None:
+    from eigentrack.analysis.correction.report import rows
+
+    table = Table(title=escape(f"{folder}: {found.task}"), show_header=False)
+    for name, value in rows(found):
+        table.add_row(escape(name), escape(value))
+    out.print(table)
+    out.print(f"network and proof: {folder}, for eigentrack verify", markup=False, highlight=False)
