@@ -155,9 +155,9 @@ def _verify_independently(folder: Path, state_limit: int, as_json: bool) -> None
         out.print_json(json.dumps({"agrees": found.agrees, **asdict(found)}))
     elif found.agrees:
         out.print(
-            f"the independent checker [green]agrees[/green]: {found.joint_states} joint states, {found.transitions} transitions, "
-            f"weights {found.weights_type}, state {found.state_type}\nit covers one token after another, where no sum is rounded "
-            "in any order; chunks it does not cover",
+            f"the independent checker [green]agrees[/green]: {found.joint_states} joint states, {found.transitions} "
+            f"transitions, weights {found.weights_type}, state {found.state_type}\nit covers one token after another, where no "
+            "sum is rounded in any order; chunks it does not cover",
             highlight=False,
         )
     else:
