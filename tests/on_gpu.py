@@ -29,6 +29,7 @@ FILES = [
     "tests/layers/test_batch_invariance.py",
     "tests/layers/test_conformance.py",
     "tests/layers/test_spectral_norm.py",
+    "tests/compiler/test_forgery.py",
     "tests/compiler/test_networks_on_triton.py",
     "tests/ops/shared/test_launch.py",
     "tests/ops/test_backends_agree.py",

@@ -1,4 +1,4 @@
-"""What a snapped network has to do with the trained one: the proof is about the snapped one alone.
+"""The agreement of a snapped network with the trained one: a certificate is about the snapped one alone.
 
 The read-out of a snapped network is built from the automaton that the trained one should be, so it is right whatever the
 trained one has learned. That it is the trained network made exact is shown by two comparisons: the automaton that was read off
