@@ -45,7 +45,14 @@ def main() -> None:
         step = measure(model, lambda model, tokens: model.step(tokens)[0], torch.randint(512, (steps,)), arguments.rounds)
         rows.append({"mixer": mixer, "forward": forward, "step": step})
         print(f"{mixer:12s} forward {described(forward)}   step {described(step)}", flush=True)
-    sizes = {"width": width, "batch": batch, "length": length, "sequences_of_a_step": steps, "dtype": str(dtype)}
+    sizes = {
+        "threads": torch.get_num_threads(),
+        "width": width,
+        "batch": batch,
+        "length": length,
+        "sequences_of_a_step": steps,
+        "dtype": str(dtype),
+    }
     write_record(arguments.out, "batch_invariance", device=arguments.device, **sizes, rounds=arguments.rounds, rows=rows)
 
 

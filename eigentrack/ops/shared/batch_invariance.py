@@ -81,7 +81,9 @@ def _product(_: Any, x: Tensor, y: Tensor) -> Tensor:
     many, on_gpu = x.ndim == 3, _on_gpu(x)
     size = (GPU_MATRIX_ROWS if many else GPU_ROWS) if on_gpu else ROWS
     x = F.pad(x, (0, -x.shape[-1] % ALIGNED, 0, -rows % size))
-    y = F.pad(y, (0, -columns % ALIGNED, 0, -y.shape[-2] % ALIGNED)).contiguous()
+    gaps = (-columns % ALIGNED, -y.shape[-2] % ALIGNED)
+    if many or any(gaps):  # weights that need no more rows or columns stay where they lie
+        y = F.pad(y, (0, gaps[0], 0, gaps[1])).contiguous()
     if not many and not on_gpu:  # a CPU takes the blocks one by one
         blocks = x.contiguous().unflatten(0, (-1, size))
         return torch.bmm(blocks, y.expand(len(blocks), -1, -1)).flatten(0, 1)[:rows, :columns]
