@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eigentrack.models import SequenceModel as SequenceModel
     from eigentrack.models import load_model as load_model
     from eigentrack.models import save_model as save_model
+    from eigentrack.ops import batch_invariant as batch_invariant
     from eigentrack.spectrum import EigenDisk as EigenDisk
     from eigentrack.spectrum import EigenPolygon as EigenPolygon
     from eigentrack.spectrum import EigenRange as EigenRange
@@ -31,6 +32,7 @@ _HOMES = {
     "EigentrackForCausalLM": "eigentrack.lm.hugging_face",
     "ModelConfig": "eigentrack.models",
     "SequenceModel": "eigentrack.models",
+    "batch_invariant": "eigentrack.ops",
     "load_model": "eigentrack.models",
     "save_model": "eigentrack.models",
 }

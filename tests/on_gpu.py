@@ -26,11 +26,14 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 FILES = [
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/ops").rglob("test_triton*.py")),
+    "tests/layers/test_batch_invariance.py",
     "tests/layers/test_conformance.py",
     "tests/layers/test_spectral_norm.py",
+    "tests/compiler/test_forgery.py",
     "tests/compiler/test_networks_on_triton.py",
     "tests/ops/shared/test_launch.py",
     "tests/ops/test_backends_agree.py",
+    "tests/ops/test_batch_invariance.py",
     "tests/ops/test_hard_cases.py",
     "tests/tasks/test_registry.py",
     "tests/training/test_captured_step.py",
@@ -41,6 +44,7 @@ FILES = [
 CHUNK = 8  # tests
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 ON_THE_DEFAULT_DEVICE = (
+    "test_batch_invariance.py",
     "test_conformance.py",
     "test_spectral_norm.py",
     "test_backends_agree.py",

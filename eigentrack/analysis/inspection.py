@@ -13,6 +13,7 @@ from eigentrack.analysis.inspected_network import InspectedNetwork
 from eigentrack.analysis.loading import COMPILED, Loaded
 from eigentrack.analysis.noise import CertifiedNoise, NoiseTolerance, certified_noise, noise_tolerance
 from eigentrack.analysis.snap import Snapped, snap_to_exact
+from eigentrack.analysis.snap_agreement import compare_with_trained
 from eigentrack.analysis.spectra import LayerSpectrum, layer_spectra, sampled_words
 from eigentrack.analysis.state_geometry import LOOKS, Geometry, merging_time, state_geometry
 from eigentrack.analysis.word_patterns import input_patterns
@@ -107,7 +108,15 @@ def inspect_network(loaded: Loaded, *, longest: int, seed: int, progress: Progre
         progress("automaton", HALVINGS, HALVINGS)
     if loaded.kind != COMPILED:
         try:
-            about["snapped"] = snap_to_exact(network)
+            snapped, read_off = snap_to_exact(network), about.get("extraction")
+            agreement = compare_with_trained(
+                network,
+                snapped.compiled,
+                letters=min(horizon.letters for horizon in horizons),
+                same_automaton=read_off is not None and read_off.is_equal,
+                seed=seed,
+            )
+            about["snapped"] = dataclasses.replace(snapped, agreement=agreement)
         except ValueError as obstacle:
             notes.append(f"it could not be snapped to an exact network: {obstacle}")
         progress("snap to exact", 1, 1)

@@ -92,7 +92,11 @@ def summary_rows(inspection: Inspection) -> list[tuple[str, str]]:
     if inspection.snapped is not None:
         snapped, proof = inspection.snapped, inspection.snapped.compiled.certificate
         reach = "proved for every word of every length" if proof.holds else "not proved"
-        rows.append(("snapped to exact", f"{reach}: {'; '.join(snapped.heads)}, moved by at most {snapped.moved:.2g}"))
+        made_of = f"made of {'; '.join(snapped.heads)}, moved by at most {snapped.moved:.2g}"
+        agreement = snapped.agreement
+        what = "snapped to exact" if agreement is not None and agreement.holds else "a new, exact network"
+        compared = "not compared with the trained network" if agreement is None else agreement.told
+        rows.append((what, f"{compared}; the exact network is {reach}; {made_of}"))
     return rows
 
 

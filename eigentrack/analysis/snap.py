@@ -3,14 +3,15 @@
 The heads of the network's only layer are rounded (exact_heads.py) and then run in whole numbers; how letters move them was
 learned. The automaton only selects heads: the fewest whose joint state identifies each of its states form the new layer. The
 read-out is set anew: with x the vector that is read in a state, its logit on the read-out y is ⟨x, y⟩ - |x|²/2, largest for the
-nearest x. The compiler builds the weights, and its certificate proves them right on every word of every length.
+nearest x. The compiler builds the weights, and its certificate proves them right on every word of every length: these weights,
+not the trained ones, which may know another automaton (snap_agreement.py).
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 from eigentrack.analysis.exact_heads import NEAR, Array, ExactHead, State, exact_heads
 from eigentrack.analysis.inspected_network import InspectedNetwork, model_mixers
 from eigentrack.analysis.moore_machine import MooreMachine, minimal_machine
+from eigentrack.analysis.snap_agreement import Agreement
 from eigentrack.compiler import Choice, Compiled, NetworkPlan, compile_network
 from eigentrack.compiler.compiled import SNAPPED
 from eigentrack.compiler.plan import ALWAYS, Block, Head, Products, Wiring
@@ -37,9 +39,12 @@ class Snapped:
     compiled: Compiled  # the exact network, with its certificate
     heads: tuple[str, ...]  # the names of the trained heads that it is made of
     moved: float  # the largest change that made these heads exact
+    agreement: Agreement | None = None  # with the trained network; None if they have not been compared
 
     def to_json(self) -> dict[str, Any]:
-        return {"heads": list(self.heads), "moved": self.moved, "certificate": self.compiled.certificate.to_json()}
+        compared = None if self.agreement is None else {**asdict(self.agreement), "holds": self.agreement.holds}
+        proof = self.compiled.certificate.to_json()
+        return {"heads": list(self.heads), "moved": self.moved, "agreement": compared, "certificate": proof}
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eigentrack.checker.files import Number, Tensor, exact, is_count, read_json, read_tensors
+from eigentrack.checker.files import Number, Tensor, check_files_are_inside, exact, is_count, read_json, read_tensors
 from eigentrack.checker.float_types import Rounded
 from eigentrack.checker.network import Network, OutOfScope, State, known_mixers
 
@@ -82,6 +82,7 @@ def check_folder(folder: Path, state_limit: int = 200_000) -> Verdict:
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder of a compiled network")
+    check_files_are_inside(folder)
     config, certificate = read_json(folder / "model" / "config.json"), read_json(folder / "certificate.json")
     known_mixers(config)
     _check_claims(certificate)

@@ -36,6 +36,14 @@ def exact(value: float) -> Number:
     return int(value) if value == int(value) else Fraction(value)
 
 
+def check_files_are_inside(folder: Path) -> None:
+    """Raise ValueError if a file in `folder`, or in a folder of it, is a link that leads outside."""
+    home = folder.resolve()
+    for path in [*folder.iterdir(), *folder.glob("*/*")]:
+        if not path.resolve().is_relative_to(home):
+            raise ValueError(f"{path} leads outside of {folder}: copy the file into it")
+
+
 def read_json(path: Path) -> Any:
     """Return the value of a JSON file; raise ValueError if the file at `path` is not valid or repeats a key."""
     try:

@@ -72,4 +72,6 @@ def inspect(
         out.print(note, markup=False, highlight=False)
     out.print(f"page: {page}\nnumbers: {values}", markup=False, highlight=False)
     if found.snapped is not None:
-        out.print(f"exact network: {target / EXACT}, for eigentrack verify and run", markup=False, highlight=False)
+        of_the_trained = found.snapped.agreement is not None and found.snapped.agreement.holds
+        kind = "exact network" if of_the_trained else "exact network, which the trained one is not"
+        out.print(f"{kind}: {target / EXACT}, for eigentrack verify and run", markup=False, highlight=False)

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from eigentrack.layers.mixer import Mixer, MixerState
 from eigentrack.layers.norm import RMSNorm
 from eigentrack.layers.validation import head_width
+from eigentrack.ops.shared.batch_invariance import is_batch_invariant
 from eigentrack.ops.shared.packing import Packing
 
 
@@ -56,13 +57,15 @@ class Attention(Mixer):
     ) -> tuple[Float[Tensor, "B T d"], MixerState]:
         q, k, v = self.qkv_proj(x).chunk(3, dim=-1)
         q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in (self.query_norm(q), self.key_norm(k), v))
-        if packing is None:
+        if packing is None and not (is_batch_invariant() and len(x) > 1):
             y, memory = self._attend(q, k, v, *state.memory)
         else:
-            lengths = packing.lengths
-            rows = zip(*(part.split(lengths, 1) for part in (q, k, v)), *(part.split(1) for part in state.memory), strict=True)
+            lengths = [x.shape[1]] * len(x) if packing is None else packing.lengths
+            new = (part.flatten(0, 1)[None].split(lengths, 1) for part in (q, k, v))
+            rows = zip(*new, *(part.split(1) for part in state.memory), strict=True)
             outputs, memories = zip(*(self._attend(*row) for row in rows), strict=True)
             y, memory = torch.cat(outputs, dim=1), MixerState.stack([MixerState(memory) for memory in memories]).memory
+            y = y.view(*x.shape[:2], *y.shape[2:])
         return self.out_proj(y.flatten(-2)), MixerState(memory)
 
     def _attend(
@@ -79,6 +82,8 @@ class Attention(Mixer):
         The cache holds keys that are already rotated to their positions; `held` marks its slots that hold a token.
         """
         batch, time = q.shape[:2]
+        if is_batch_invariant():  # without the empty slots that other sequences make necessary
+            past_k, past_v, held = (part[:, held[0]] for part in (past_k, past_v, held))
         position = held.sum(1, keepdim=True) + torch.arange(time, device=q.device)
         q, k = self._turn(q, position), self._turn(k, position)
         all_k, all_v = torch.cat([past_k, k], dim=1), torch.cat([past_v, v], dim=1)

@@ -8,4 +8,5 @@ from eigentrack.ops.lstm.op import lstm as lstm
 from eigentrack.ops.mlstm.op import mlstm as mlstm
 from eigentrack.ops.s4d.op import s4d as s4d
 from eigentrack.ops.selective_scan.op import selective_scan as selective_scan
+from eigentrack.ops.shared.batch_invariance import batch_invariant as batch_invariant
 from eigentrack.ops.slstm.op import slstm as slstm

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from eigentrack.analysis import InspectedNetwork, find_horizons, input_patterns, snap_to_exact
 from eigentrack.analysis.exact_heads import ExactHead, exact_heads, factor, invariant_lines, swapped_points
+from eigentrack.analysis.snap_agreement import Agreement, compare_with_trained
 from eigentrack.automata import regex_dfa, same_language
 from eigentrack.compiler import choose_plan, compile_network, save_compiled, verify
 from eigentrack.compiler.plan import Move
@@ -140,6 +142,45 @@ def test_a_start_that_never_comes_back_is_replaced() -> None:
     assert snapped.compiled.certificate.holds
     assert snapped.compiled.certificate.reachable_states == 2
     assert snapped.moved == pytest.approx(1 / (1 + math.exp(3)), abs=1e-6)  # the gate that should be 0
+
+
+def test_a_trained_network_is_shown_to_agree(trained_parity: InspectedNetwork) -> None:
+    found = compared(trained_parity, letters=40)
+    assert found.holds
+    assert found.words > 256
+    assert found.letters == 40
+    assert (
+        found.told
+        == f"the trained network has the same automaton, and the same answers on {found.words} words of up to 40 letters"
+    )
+
+
+def test_a_network_of_another_language_is_said_to_disagree(trained_parity: InspectedNetwork) -> None:
+    """The states of parity serve for the complement as well, with another read-out."""
+    machine = trained_parity.machine
+    other = replace(trained_parity, machine=replace(machine, outputs=tuple(1 - output for output in machine.outputs)))
+    found = compared(other, letters=40)
+    assert not found.holds
+    assert found.difference is not None
+    assert len(found.difference) == 1
+    assert found.told == f"the trained network disagrees: it answers {found.difference[0]!r} otherwise"
+
+
+def test_an_untrained_read_out_is_said_to_disagree() -> None:
+    found = compared(written_flip_flop(3), letters=1)
+    assert not found.holds
+    assert "the trained network disagrees: it answers" in found.told
+
+
+def test_equal_answers_on_words_are_not_enough(trained_parity: InspectedNetwork) -> None:
+    snapped = snap_to_exact(trained_parity).compiled
+    found = compare_with_trained(trained_parity, snapped, letters=20, same_automaton=False, seed=0)
+    assert not found.holds
+    assert found.told == "the trained network disagrees: no equal automaton could be read off it"
+
+
+def compared(network: InspectedNetwork, letters: int) -> Agreement:
+    return compare_with_trained(network, snap_to_exact(network).compiled, letters=letters, same_automaton=True, seed=0)
 
 
 def test_what_is_too_far_away_says_how_far() -> None:

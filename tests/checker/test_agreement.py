@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -106,3 +107,13 @@ print(found.agrees, found.joint_states, ours)
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert result.stderr == ""
     assert result.stdout == "True 4 {'checker'}\n"
+
+
+@pytest.mark.parametrize("name", ["plan.json", "joint_states.json", "model", "model/config.json"])
+def test_a_link_that_leads_outside_is_refused(name: str, tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "net", tmp_path / "elsewhere"
+    assert checked(choose_plan(regex_dfa("(ab|ba)*")), folder).agrees
+    shutil.move(folder / name, elsewhere)
+    (folder / name).symlink_to(elsewhere)
+    with pytest.raises(ValueError, match="leads outside of"):
+        check_folder(folder)

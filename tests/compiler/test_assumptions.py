@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -133,7 +135,13 @@ def test_a_layer_with_a_convolution_has_no_bound() -> None:
     found = network(conv=2)
     weight = next(weight for name, weight in found.mixer.named_parameters() if "conv" in name)
     weight[..., -1] = 1.0  # of the current token alone
-    assert Assumption.KNOWN_LAYERS in found.broken()
+    assert found.broken() == [Assumption.KNOWN_LAYERS]
+
+
+def test_the_page_lists_every_assumption() -> None:
+    page = (Path(__file__).parents[2] / "docs/derivations/certificates.md").read_text()
+    listed = re.findall(r"^\| `([A-Z_]+)` \| ([^|]+) \|", page, re.MULTILINE)
+    assert listed == [(assumption.name, assumption.value) for assumption in Assumption]
 
 
 def test_a_state_that_is_large_inside_a_letter() -> None:

@@ -83,13 +83,15 @@ def answers(model: SequenceModel, tokens: torch.Tensor, by: str) -> torch.Tensor
             found.append(logits)
         return torch.stack(found, 1).argmax(-1)
     backend, _, split = by.partition(" ")
+    if backend == "triton":
+        model, tokens = copy.deepcopy(model).cuda(), tokens.cuda()
     for mixer in model.mixers:
         mixer.backend = backend
     if not split:
-        return model(tokens)[0].argmax(-1)
+        return model(tokens)[0].argmax(-1).cpu()
     first, state = model(tokens[:, : int(split)])
     rest, _ = model(tokens[:, int(split) :], state)
-    return torch.cat([first, rest], 1).argmax(-1)
+    return torch.cat([first, rest], 1).argmax(-1).cpu()
 
 
 def assert_right(model: SequenceModel, dfa: DFA, alphabet: Alphabet, ways: tuple[str, ...], chance: random.Random) -> None:
@@ -123,6 +125,7 @@ def forge_weights(name: str, seed: int, count: int) -> tuple[int, int]:
                 "chunked",
                 f"chunked {chance.randrange(1, LETTERS)}",
                 f"reference {chance.randrange(1, LETTERS)}",
+                *(["triton", f"triton {chance.randrange(1, LETTERS)}"] if torch.cuda.is_available() else []),
             )
         with torch.no_grad():
             assert_right(model, network.dfa, network.alphabet, ways, chance)

@@ -14,6 +14,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
+from eigentrack.ops.shared.batch_invariance import is_batch_invariant
 from eigentrack.ops.shared.launch import Compiled
 
 LONGEST_CHUNK = 64  # rows
@@ -37,6 +38,7 @@ class DeltaRulePlan:
     packed: bool
     operand: torch.dtype  # the type of the products' operands
     save: bool  # whether a backward pass will follow
+    invariant: bool = False  # whether the bits of a sequence may not depend on the others
 
     @staticmethod
     def of(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Tensor | None, save: bool) -> DeltaRulePlan:
@@ -155,8 +157,9 @@ class DeltaRulePlan:
         if not self.half:
             return {"BV": 16, "num_warps": 2, "num_stages": 1}
         programs = self.sequences * self.heads * -(-self.value_dim // 64)
+        wide = self.value_dim > 16 if self.invariant else programs >= PROGRAMS_WANTED
         ahead = 2 if self.single or (self.gated and self.factors == 1) else 3
-        return {"BV": 64 if programs >= PROGRAMS_WANTED else 16, "num_warps": 4, "num_stages": ahead}
+        return {"BV": 64 if wide else 16, "num_warps": 4, "num_stages": ahead}
 
     @cached_property
     def gradients_settings(self) -> dict[str, int]:
@@ -176,7 +179,8 @@ def _fields(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cu_seqlens: Te
     batch, time, heads, factors, key_dim = k.shape
     sequences = batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
     operand = torch.bfloat16 if q.dtype == k.dtype == v.dtype == torch.bfloat16 else torch.float32
-    return sequences, time, heads, factors, key_dim, v.shape[-1], gate is not None, cu_seqlens is not None, operand, save
+    sizes = (sequences, time, heads, factors, key_dim, v.shape[-1])
+    return *sizes, gate is not None, cu_seqlens is not None, operand, save, is_batch_invariant()
 
 
 def _power_of_two(size: int) -> int:

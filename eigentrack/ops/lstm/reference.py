@@ -26,7 +26,7 @@ def lstm(
     c, h = initial_state
     outputs = []
     for from_input in gates.unbind(1):
-        z, i, f, o = (from_input + torch.einsum("hgij,bhj->bhgi", recurrent, h)).unbind(2)
+        z, i, f, o = (from_input + torch.einsum("bhj,hgij->bhgi", h, recurrent)).unbind(2)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(z)
         h = torch.sigmoid(o) * torch.tanh(c)
         outputs.append(h)

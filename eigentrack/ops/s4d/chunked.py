@@ -86,16 +86,16 @@ def _run_group(
     tokens = torch.full((len(x),), length, device=x.device) if padding is None else length - padding.sum(1)
     delay = torch.arange(length, device=x.device)[:, None] - torch.arange(length, device=x.device)  # i - j
     convolution = powers.kernel()[:, delay.clamp_min(0)].tril()  # [D, L, L]
-    within = torch.einsum("dij,rjd->rid", convolution, x)
+    within = torch.einsum("rjd,dij->rid", x, convolution)  # chunks are rows of the products
     # move the last token of every chunk to the end: slots without a token, which hold zeros, come to the front
     place = (torch.arange(length, device=x.device) + tokens[:, None]) % length
     aligned = x.gather(1, place[..., None].expand_as(x))
-    written = torch.einsum("ldn,rld->rdn", powers.entries[:length].flip(0), aligned)
+    written = torch.einsum("rld,ldn->rdn", aligned, powers.entries[:length].flip(0))
 
     def advance(
         state: Tensor, tokens: Tensor, write: Tensor, within: Tensor
     ) -> tuple[Float[Tensor, "R D N"], Float[Tensor, "R L D"]]:
-        read = torch.einsum("ldn,rdn->rld", powers.reads[1 : length + 1], state)
+        read = torch.einsum("rdn,ldn->rld", state, powers.reads[1 : length + 1])
         return powers.move(state, tokens) + write, read + within
 
     return carry.run(steps, advance, tokens, written, within)

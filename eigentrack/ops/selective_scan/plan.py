@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 
 from torch import Tensor
 
+from eigentrack.ops.shared.batch_invariance import is_batch_invariant
 from eigentrack.ops.shared.launch import Compiled
 
 # One warp per program: sums over channels and over the state stay inside the warp, and it waits for no other.
@@ -66,6 +67,7 @@ class SelectiveScanPlan:
     low: float  # the range of the eigenvalues
     high: float
     save: bool  # whether a backward pass will follow
+    invariant: bool = False  # whether the bits of a sequence may not depend on the others
 
     @staticmethod
     def of(x: Tensor, b: Tensor, cu_seqlens: Tensor | None, low: float, high: float, save: bool) -> SelectiveScanPlan:
@@ -152,6 +154,8 @@ class SelectiveScanPlan:
     @cached_property
     def chunk(self) -> int:
         """The number of tokens from one checkpoint to the next: NEAR or FAR, whichever takes less memory, slots included."""
+        if self.invariant:
+            return FAR
         if self._is_one_chunk(FAR):
             return NEAR if self._is_one_chunk(NEAR) else FAR
         slots = self.sequences * self.segments("backward").count * self._slots
@@ -222,12 +226,14 @@ class SelectiveScanPlan:
 
     def settings(self, kernel: str) -> dict[str, int]:
         found = LAUNCH[kernel]
-        return {**found, "U": min(found["U"], _power_of_two(self.time))} if "U" in found else found
+        short = "U" in found and not self.invariant
+        return {**found, "U": min(found["U"], _power_of_two(self.time))} if short else found
 
     @cached_property
     def step_settings(self) -> dict[str, int]:
         wide = self._step_of(**WIDE_STEP)
-        return wide if self.step_programs(wide) >= WIDE_STEPS_FROM else self._step_of(**NARROW_STEP)
+        fits = self.step_programs(wide) >= WIDE_STEPS_FROM and not self.invariant
+        return wide if fits else self._step_of(**NARROW_STEP)
 
     def step_programs(self, settings: dict[str, int]) -> int:
         return -(-self.sequences // settings["BS"]) * -(-self.channels // settings["BD"])
@@ -242,10 +248,11 @@ class SelectiveScanPlan:
 
 def _fields(
     x: Tensor, b: Tensor, cu_seqlens: Tensor | None, low: float, high: float, save: bool
-) -> tuple[int, int, int, int, int, bool, int, float, float, bool]:
+) -> tuple[int, int, int, int, int, bool, int, float, float, bool, bool]:
     batch, time, channels = x.shape
     sequences = batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    return batch, sequences, time, channels, b.shape[-1], cu_seqlens is not None, x.element_size(), low, high, save
+    sizes = (batch, sequences, time, channels, b.shape[-1])
+    return *sizes, cu_seqlens is not None, x.element_size(), low, high, save, is_batch_invariant()
 
 
 _kept = lru_cache(maxsize=1024)(SelectiveScanPlan)

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eigentrack.ops.shared.batch_invariance import is_batch_invariant
 from eigentrack.ops.shared.packing import Packing, State
 from eigentrack.ops.shared.whole_operator import know, run_as_operator
 
@@ -109,6 +110,12 @@ class Op:
         first, *others = sequences
         assert first is not None
         chosen = self.choose(backend, first, *others, callers=2, initial_state=initial_state, **constants)
+        if packing is None and is_batch_invariant() and backend != STEP and chosen != "reference":
+            # a backend may take a batch in other pieces than packed sequences; the reference takes both token by token
+            rows = (None if x is None else x.reshape(1, -1, *x.shape[2:]) for x in sequences)
+            packed = {"packing": Packing.of_batch(first), "zero_state": zero_state, **constants}
+            y, last_state = self.run(chosen, *rows, initial_state=initial_state, **packed)
+            return y.view(*first.shape[:2], *y.shape[2:]), last_state
         if chosen == "triton":
             return self.function("triton")(*sequences, initial_state=initial_state, packing=packing, **constants)
         state = zero_state() if initial_state is None and zero_state is not None else initial_state

@@ -55,6 +55,13 @@ class Packing:
         # contiguous: kernels read the bounds one after the other
         return Packing(cu_seqlens.to(x.device, torch.int64).contiguous(), time, lengths)
 
+    @staticmethod
+    def of_batch(x: Tensor) -> Packing:
+        """Return the packing of the rows of a batch x [B, T, ...], laid end to end."""
+        batch, time = x.shape[:2]
+        bounds = time * torch.arange(batch + 1, device=x.device)
+        return Packing(bounds, batch * time, (time,) * batch)
+
     def to(self, device: torch.device) -> Packing:
         return Packing(self.bounds.to(device), self.time, self.checked_lengths)
 

@@ -12,12 +12,14 @@ import torch
 import triton
 from torch import Tensor
 
+from eigentrack.ops.shared.batch_invariance import is_batch_invariant
 from eigentrack.ops.short_convolution.kernels import backward_kernel, forward_kernel
 
 FORWARD_TILE = 1024  # numbers per tile: 8 rows of 128 channels, one load of 16 bytes per thread in bfloat16
 BACKWARD_TILE = 512  # half as many, since a thread keeps four times as much in registers
 CHANNELS = 128  # the most channels per tile, where no head sets the width
 SHORTEST, LONGEST = 4, 64  # rows per stretch
+INVARIANT_LENGTH = 8  # in the batch-invariant mode
 PROGRAMS = 2048  # the number wanted, if there are enough rows: several for each place on the GPU
 NUM_WARPS = 4
 
@@ -58,6 +60,8 @@ class Inputs(NamedTuple):
         tile = self.tile(numbers)
         columns = triton.cdiv(self.x.shape[2], tile["D"])
         length = min(LONGEST, max(SHORTEST, self.rows * columns // (PROGRAMS * tile["BS"])))
+        if is_batch_invariant():
+            length = INVARIANT_LENGTH
         return length, triton.cdiv(self.rows, length * tile["BS"]), columns
 
     def read(self) -> tuple[tuple[Tensor | None, ...], tuple[int | float, ...]]:

@@ -6,10 +6,12 @@ B batch  T time  C channels  W width of the filter  S sequences
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from jaxtyping import Float
 from torch import Tensor
 
+from eigentrack.ops.shared.batch_invariance import is_batch_invariant
 from eigentrack.ops.shared.dispatch import Backend, Kernel, Op, refused_tensor
 from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.short_convolution.reference import Convolved, Part
@@ -60,5 +62,12 @@ def short_convolution(
     """
     first = parts[0].x
     packing, window = Packing.of(first, cu_seqlens), window.to(first.dtype)
-    run = SHORT_CONVOLUTION.function(SHORT_CONVOLUTION.choose(backend, first, parts))
+    chosen = SHORT_CONVOLUTION.choose(backend, first, parts)
+    run = SHORT_CONVOLUTION.function(chosen)
+    if packing is None and chosen == "triton" and is_batch_invariant():  # one kernel for batches and packed sequences
+        rows = [replace(part, x=part.x.flatten(0, 1)[None]) for part in parts]
+        found = run(rows, window, weight, bias, packing=Packing.of_batch(first), silu=silu)
+        finished = [x.unflatten(1, first.shape[:2])[0] for x in found.parts]
+        roundings = [None if x is None else x.unflatten(1, first.shape[:2])[0] for x in found.roundings]
+        return Convolved(finished, found.window, roundings)
     return run(parts, window, weight, bias, packing=packing, silu=silu)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from eigentrack.ops.shared.batch_invariance import is_batch_invariant
+
 # A program of 4 sequences has a quarter of the work per token of one of 16, but reads R as often: it is faster as long as all
 # programs fit on the GPU at once, up to about three per multiprocessor.
 SMALL_BLOCK, LARGE_BLOCK = 4, 16
@@ -24,16 +26,18 @@ class SLSTMPlan:
     heads: int
     width: int
     packed: bool
+    invariant: bool = False  # whether the bits of a sequence may not depend on the others
 
     @staticmethod
     def of(gates: Tensor, cu_seqlens: Tensor | None) -> SLSTMPlan:
         batch, time, heads, _, width = gates.shape
         sequences = batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
-        return SLSTMPlan(sequences, time, heads, width, cu_seqlens is not None)
+        return SLSTMPlan(sequences, time, heads, width, cu_seqlens is not None, is_batch_invariant())
 
     @property
     def block(self) -> int:
-        return SMALL_BLOCK if self._programs_of(SMALL_BLOCK) <= SMALL_BLOCKS_UP_TO else LARGE_BLOCK
+        few = self._programs_of(SMALL_BLOCK) <= SMALL_BLOCKS_UP_TO
+        return SMALL_BLOCK if few or self.invariant else LARGE_BLOCK
 
     @property
     def programs(self) -> int:

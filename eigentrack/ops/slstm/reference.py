@@ -29,7 +29,7 @@ def slstm(
     c, n, h, m = initial_state
     m, outputs = m.detach(), []
     for from_input in gates.unbind(1):
-        z, i, f, o = (from_input + torch.einsum("hgij,bhj->bhgi", recurrent, h)).unbind(2)
+        z, i, f, o = (from_input + torch.einsum("bhj,hgij->bhgi", h, recurrent)).unbind(2)
         log_f = F.logsigmoid(f)
         m_before, m = m, torch.maximum(log_f + m, i).detach()
         keep, write = torch.exp(log_f + m_before - m), torch.exp(i - m)
