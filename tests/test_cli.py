@@ -31,7 +31,7 @@ def test_layers_lists_every_mixer() -> None:
 
     rows = json.loads(run("layers", "--json").stdout)
     assert [row["name"] for row in rows] == list(MIXERS)
-    assert {row["name"] for row in rows if row["takes_disk"]} == {"mamba", "mamba2", "gla", "s4d"}
+    assert {row["name"] for row in rows if row["takes_disk"]} == {"mamba", "mamba2", "gla", "s4d", "pd_ssm"}
     assert {row["name"] for row in rows if row["takes_polygon"]} == {"gla"}
     assert {row["name"] for row in rows if row["takes_eigenvalues"]} == set(MIXERS) - {
         "slstm",

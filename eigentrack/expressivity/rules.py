@@ -4,8 +4,8 @@ An architecture can recognise a language if a rule says so of it, or of an archi
 so of it, or of an architecture that contains it. If no rule decides, the verdict is "unknown". So more layers, more factors or
 a wider range never take a language away.
 
-The rules of diagonal layers, of S4D, of Householder and of low-rank layers have files of their own; those of dense matrices,
-non-linear recurrences, TTT-Linear, transformers and robust systems of any kind are here.
+The rules of diagonal layers, of S4D, of Householder and of low-rank layers have files of their own; those of dense and of
+chosen matrices, non-linear recurrences, TTT-Linear, transformers and robust systems of any kind are here.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from eigentrack.expressivity.sources import (
     MERRILL,
     MERRILL_SABHARWAL,
     METRIC_AUTOMATA,
+    PD_SSM,
+    SD_SSM,
     SMALL_INTEGERS,
     derived,
     proved,
@@ -46,6 +48,22 @@ _ROBUST = "robust: exact reals with an error of at most ε in each step"
 def dense_can(question: Question) -> Verdict:
     return question.can(
         proved(f"{GRAZZI}, appendix B.3"), SMALL_INTEGERS, "one layer: each letter is the matrix of its transitions"
+    )
+
+
+def chosen_columns_can(question: Question) -> Verdict:
+    return question.can(
+        stated(PD_SSM) + f"; {proved(f'{GRAZZI}, appendix B.3')}, whose matrices are one-hot in every column",
+        SMALL_INTEGERS,
+        "one layer: each letter chooses the matrix of its transitions, one 1 per column",
+    )
+
+
+def chosen_matrices_can(question: Question) -> Verdict:
+    return question.can(
+        stated(SD_SSM) + f"; {proved(f'{GRAZZI}, appendix B.3')}, whose columns have norm 1",
+        f"{SMALL_INTEGERS}; the softmax that chooses is rounded to 0 and 1",
+        "one layer, a matrix for each letter: the softmax chooses the matrix of its transitions",
     )
 
 
@@ -137,6 +155,8 @@ RULES: dict[str, Rules] = {
         )
     ),
     "dense": Rules((dense_can,)),
+    "pd_ssm": Rules((chosen_columns_can,)),
+    "sd_ssm": Rules((chosen_matrices_can,)),
     "attention": Rules((attention_can,), (attention_cannot,), _undecided_attention),
     "slstm": Rules((nonlinear_can,)),
     "lstm": Rules((nonlinear_can,)),

@@ -14,9 +14,11 @@ from eigentrack.layers.mixer import Mixer as Mixer
 from eigentrack.layers.mixer import MixerState as MixerState
 from eigentrack.layers.mixer import scheduled as scheduled
 from eigentrack.layers.mlstm import MLSTM as MLSTM
+from eigentrack.layers.pd_ssm import PDSSM as PDSSM
 from eigentrack.layers.rotating_gates import PROJECTIONS as PROJECTIONS
 from eigentrack.layers.rwkv7 import RWKV7 as RWKV7
 from eigentrack.layers.s4d import S4D as S4D
+from eigentrack.layers.sd_ssm import SDSSM as SDSSM
 from eigentrack.layers.slstm import SLSTM as SLSTM
 from eigentrack.layers.ttt import TTT as TTT
 
@@ -29,6 +31,8 @@ MIXERS: dict[str, type[Mixer]] = {
     "rwkv7": RWKV7,
     "mlstm": MLSTM,
     "dense": Dense,
+    "pd_ssm": PDSSM,
+    "sd_ssm": SDSSM,
     "slstm": SLSTM,
     "lstm": LSTM,
     "ttt": TTT,

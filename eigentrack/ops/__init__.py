@@ -6,6 +6,7 @@ from eigentrack.ops.gated_linear.op import gated_linear as gated_linear
 from eigentrack.ops.low_rank.op import low_rank as low_rank
 from eigentrack.ops.lstm.op import lstm as lstm
 from eigentrack.ops.mlstm.op import mlstm as mlstm
+from eigentrack.ops.one_hot_scan.op import one_hot_scan as one_hot_scan
 from eigentrack.ops.s4d.op import s4d as s4d
 from eigentrack.ops.selective_scan.op import selective_scan as selective_scan
 from eigentrack.ops.shared.batch_invariance import batch_invariant as batch_invariant

@@ -43,6 +43,8 @@ KINDS = {
     "kda": [("channel-gated-deltanet", FLIP, "same")],
     "channel-gated-deltanet": [("dense", None, None)],
     "rwkv7": [("dense", None, None)],
+    "pd_ssm": [("dense", None, None)],
+    "sd_ssm": [("dense", None, None)],
 }
 GROUPS = (("S3", "all"), ("S3", "swaps"), ("A5", "all"), ("Q8", "all"), ("Z7", "all"), ("Z12", "generators"))
 # of the ladder, and others that some layers can do and others cannot

@@ -76,6 +76,14 @@ LINEAR = [
     ("dense", {"state_size": 4, "eigenvalues": None}),
     ("dense", {"state_size": 3, "heads": 2, "eigenvalues": WIDE, "conv": 4, "learn_initial_state": True}),
     ("dense", {"state_size": 3, "eigenvalues": NARROW, "bare": True}),
+    ("pd_ssm", {"state_size": 4, "dictionary": 3, "eigenvalues": WIDE}),
+    ("pd_ssm", {"state_size": 3, "heads": 2, "eigenvalues": NARROW, "conv": 4, "learn_initial_state": True}),
+    ("pd_ssm", {"state_size": 3, "eigenvalues": DISK, "initial": {"gates": [0.8, 0.95]}}),
+    ("pd_ssm", {"state_size": 3, "heads": 2, "eigenvalues": RING, "writes": False, "learn_initial_state": True}),
+    ("sd_ssm", {"state_size": 3, "dictionary": 2, "eigenvalues": WIDE}),
+    ("sd_ssm", {"state_size": 3, "heads": 2, "eigenvalues": NARROW, "conv": 4, "learn_initial_state": True}),
+    ("sd_ssm", {"state_size": 3, "eigenvalues": ODD}),
+    ("sd_ssm", {"state_size": 4, "eigenvalues": None}),
 ]
 OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("slstm", {"heads": 3}),

@@ -116,10 +116,14 @@ def test_eigenvalues_lie_in_the_range(name: str, options: dict[str, Any]) -> Non
     assert isinstance(mixer, LinearMixer)
     with torch.no_grad():
         eigenvalues = torch.linalg.eigvals(mixer.transitions(10 * random_input()))
-    if mixer.eigenvalues is None:  # the unbounded baseline: nothing holds its eigenvalues
+    if mixer.eigenvalues is None:  # the unbounded baselines: nothing holds their eigenvalues
         assert eigenvalues.abs().max() > 1
         return
     assert eigenvalues.abs().max() <= 1 + 1e-7
+    if name == "pd_ssm":  # the set bounds D; the eigenvalues of P D are roots of products of its entries
+        span = mixer.eigenvalues.radial
+        assert eigenvalues.abs().max() <= max(-span.low, span.high) + 1e-7
+        return
     if isinstance(mixer.eigenvalues, EigenDisk):
         assert eigenvalues.imag.abs().max() > 0.1
         assert eigenvalues.abs().min() >= mixer.eigenvalues.inner - 1e-7
@@ -132,7 +136,7 @@ def test_eigenvalues_lie_in_the_range(name: str, options: dict[str, Any]) -> Non
         assert eigenvalues.imag.abs().max() > 0.1
         return
     low, high = mixer.eigenvalues.low, mixer.eigenvalues.high
-    if name == "dense":  # in the disk whose diameter is the range
+    if name in ("dense", "sd_ssm"):  # in the disk whose diameter is the range
         assert (eigenvalues - (low + high) / 2).abs().max() <= (high - low) / 2 + 1e-9
     elif options.get("gate") is None and options.get("householders", 1) == 1:
         assert eigenvalues.imag.abs().max() < 1e-7
@@ -223,6 +227,11 @@ def test_autocast_leaves_the_products_of_the_memory_alone(name: str, options: di
         ("mamba", {"state_size": 5, "eigenvalues": EigenDisk()}, "state_size=5 must be even"),
         ("mamba2", {"state_size": 5, "eigenvalues": EigenDisk()}, "state_size=5 must be even"),
         ("s4d", {"state_size": 5, "eigenvalues": EigenDisk()}, "state_size=5 must be even"),
+        ("pd_ssm", {"dictionary": 0}, "dictionary=0 must be a whole number of at least 1"),
+        ("pd_ssm", {"initial": {"gates": [0.9, 1.0]}}, r"eigenvalue 1 must lie inside of \[-1, 1\], without its ends"),
+        ("pd_ssm", {"eigenvalues": EigenPolygon(3)}, "PDSSM: eigenvalues=polygon 3 must be an EigenRange or EigenDisk$"),
+        ("sd_ssm", {"norm_power": 1.2}, r"norm_power=1.2 bounds no eigenvalue: leave it out for eigenvalues=\[-1, 1\]"),
+        ("sd_ssm", {"norm_power": 0.5, "eigenvalues": None}, "norm_power=0.5 must be at least 1"),
         ("rwkv7", {"heads": 3, "norm_eps": -1.0}, "norm_eps=-1.0 must be a positive number"),
         ("gla", {"key_dim": 4, "eigenvalues": EigenDisk(), "widened_from": EigenRange(0, 1)}, "eigenvalues=disk has angles"),
     ],
@@ -249,7 +258,7 @@ def test_what_is_no_number_is_named(name: str, options: dict[str, Any], message:
         started(name, D_MODEL, **options)
 
 
-@pytest.mark.parametrize("name", ["deltanet", "rwkv7", "mlstm", "dense"])
+@pytest.mark.parametrize("name", ["deltanet", "rwkv7", "mlstm", "dense", "sd_ssm"])
 def test_layers_with_real_gates_and_factors_refuse_a_disk(name: str) -> None:
     mixer = MIXERS[name]
     unchecked = inspect.unwrap(vars(mixer)["__init__"])  # users have no type checker in between
@@ -264,7 +273,7 @@ def test_only_full_matrices_do_without_a_bound(name: str) -> None:
     mixer = MIXERS[name]
     unchecked = inspect.unwrap(vars(mixer)["__init__"])
     built = mixer.__new__(mixer)
-    if name == "dense":
+    if name in ("dense", "sd_ssm"):
         unchecked(built, D_MODEL, eigenvalues=None)
         return
     with pytest.raises(ValueError, match="eigenvalues=None must be an EigenRange"):

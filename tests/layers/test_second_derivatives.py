@@ -18,12 +18,20 @@ EVERY = [
     *((name, {**options, "backend": backend}) for name, options in LINEAR for backend in ("reference", "chunked")),
     *((name, options) for name, options in OTHERS if name != "attention"),
 ]
+SMOOTH = [(name, options) for name, options in EVERY if name != "pd_ssm"]
+CHOOSING = [(name, options) for name, options in EVERY if name == "pd_ssm"]
 
 
-@pytest.mark.parametrize(("name", "options"), EVERY, ids=case_name)
+@pytest.mark.parametrize(("name", "options"), SMOOTH, ids=case_name)
 def test_a_gradient_penalty_is_right(name: str, options: dict[str, Any]) -> None:
     found, expected = slopes_of_a_penalty(build(name, options))
     assert found == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(("name", "options"), CHOOSING, ids=case_name)
+def test_a_hard_choice_refuses_a_gradient_penalty(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(NotImplementedError, match="the straight-through gradient of P has no second derivatives"):
+        slopes_of_a_penalty(build(name, options))
 
 
 def slopes_of_a_penalty(mixer: Mixer) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from eigentrack.ops.gated_linear.op import GATED_LINEAR
 from eigentrack.ops.low_rank.op import LOW_RANK
 from eigentrack.ops.lstm.op import LSTM
 from eigentrack.ops.mlstm.op import MLSTM
+from eigentrack.ops.one_hot_scan.op import ONE_HOT_SCAN
 from eigentrack.ops.s4d.op import S4D
 from eigentrack.ops.selective_scan.op import SELECTIVE_SCAN
 from eigentrack.ops.shared.dispatch import Op
@@ -40,7 +41,7 @@ class Inputs:
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Inputs:
         def apply(x: Any) -> Any:
-            return change(x) if isinstance(x, Tensor) else x
+            return change(x) if isinstance(x, Tensor) and x.is_floating_point() else x
 
         return Inputs(
             tuple(apply(x) for x in self.sequences),
@@ -172,6 +173,23 @@ def _dense_scan(with_input: bool) -> Callable[[EigenRange, int, int, int], Input
     return make
 
 
+def _one_hot_scan(with_input: bool, turning: bool = False) -> Callable[[EigenRange, int, int, int], Inputs]:
+    """Permutations, resets and anything between, with scales of exactly 0 and ±1 among them."""
+
+    def make(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
+        heads, entries = (1, 3) if turning else (2, 4)
+        numbers = 2 * entries if turning else entries
+        a = _gates(eigenvalues, batch, time, heads, entries)
+        rows = torch.rand(batch, time, heads, entries).argsort(-1)
+        rows[:, ::3] = torch.randint(entries, rows[:, ::3].shape)
+        rows[:, 4:5] = 1
+        b = _float(batch, time, heads, numbers) if with_input else None
+        turns = _turns(batch, time, heads, entries) if turning else None
+        return Inputs((a, b, rows, turns), (_float(sequences, heads, numbers),))
+
+    return make
+
+
 def _mlstm(eigenvalues: EigenRange, batch: int, time: int, sequences: int) -> Inputs:
     heads, key, value = 2, 4, 3
     q, k, v = _float(batch, time, heads, key), _float(batch, time, heads, key), _float(batch, time, heads, value)
@@ -208,6 +226,8 @@ CASES = [
     OpCase("s4d, turning", S4D, _s4d),
     OpCase("dense_scan", DENSE_SCAN, _dense_scan(True)),
     OpCase("dense_scan, no input", DENSE_SCAN, _dense_scan(False)),
+    OpCase("one_hot_scan", ONE_HOT_SCAN, _one_hot_scan(True)),
+    OpCase("one_hot_scan, no input, turning", ONE_HOT_SCAN, _one_hot_scan(False, turning=True)),
     OpCase("mlstm", MLSTM, _mlstm),
 ]
 SEQUENTIAL_CASES = [OpCase("slstm", SLSTM, _recurrent(4)), OpCase("lstm", LSTM, _recurrent(2))]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from eigentrack.layers import TTT
-from eigentrack.ops import delta_rule, dense_scan, gated_linear, selective_scan
+from eigentrack.ops import delta_rule, dense_scan, gated_linear, one_hot_scan, selective_scan
 from eigentrack.ops.shared.packing import Packing
 from eigentrack.ops.shared.shapes import check_shapes
 from eigentrack.spectrum import EigenRange
@@ -106,3 +106,23 @@ def test_an_input_without_time_is_named() -> None:
 def test_a_step_of_an_empty_batch_is_named() -> None:
     with pytest.raises(ValueError, match="the input has batch=0 and time=1: both must be at least 1"):
         TTT(16).step(torch.rand(0, 16))
+
+
+def test_one_hot_scan_needs_something_to_carry() -> None:
+    a, rows = torch.ones(1, 3, 1, 2), torch.zeros(1, 3, 1, 2, dtype=torch.long)
+    with pytest.raises(ValueError, match="one_hot_scan: without b and without initial_state every state is zero"):
+        one_hot_scan(a, None, rows)
+
+
+def test_one_hot_scan_takes_whole_numbers_as_an_index() -> None:
+    a, rows = torch.ones(1, 3, 1, 2), torch.zeros(1, 3, 1, 2, dtype=torch.int32)
+    with pytest.raises(
+        ValueError, match=r"rows is torch.int32 of shape \[1, 3, 1, 2\], expected int64 of shape \[1, 3, 1, 2\]"
+    ):
+        one_hot_scan(a, a, rows)
+
+
+def test_one_hot_scan_takes_one_angle_per_pair() -> None:
+    a, rows = torch.ones(1, 3, 1, 2), torch.zeros(1, 3, 1, 2, dtype=torch.long)
+    with pytest.raises(ValueError, match="one_hot_scan: turns has 2 angles a token, and M=3"):
+        one_hot_scan(a, torch.ones(1, 3, 1, 3), rows, turns=a)

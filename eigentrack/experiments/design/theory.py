@@ -18,7 +18,7 @@ from eigentrack.expressivity import Architecture, Verdict, judge
 from eigentrack.expressivity.architecture import WITH_RANGE
 from eigentrack.expressivity.named_layers import DIAGONAL_MIXERS
 from eigentrack.models import ModelConfig
-from eigentrack.spectrum import EigenDisk, EigenRange
+from eigentrack.spectrum import EigenDisk, EigenRange, Eigenvalues
 from eigentrack.tasks import TrackingTask
 from eigentrack.tasks.registry import make_task
 
@@ -83,6 +83,8 @@ def architecture_of(model: ModelConfig) -> Architecture | None:
     eigenvalues = options.get("eigenvalues", model.eigenvalues)
     if isinstance(eigenvalues, EigenRange):
         eigenvalues = EigenRange(*eigenvalues.ends)  # an overshoot reaches its ends, and widens nothing
+    if mixer in ("pd_ssm", "sd_ssm"):
+        return Architecture(mixer, layers=layers) if _holds_permutations(mixer, eigenvalues) else None
     if mixer in OF_THE_SAME_NAME:
         return Architecture(mixer, eigenvalues if mixer in WITH_RANGE else None, layers=layers)
     if eigenvalues.turns:
@@ -96,6 +98,15 @@ def architecture_of(model: ModelConfig) -> Architecture | None:
     if mixer != "deltanet" or (kind := _delta_net(eigenvalues, options)) is None:
         return None
     return Architecture(kind, eigenvalues, layers=layers, householders=options.get("householders", 1))
+
+
+def _holds_permutations(mixer: str, eigenvalues: Eigenvalues | None) -> bool:
+    """Return whether a layer that chooses its matrices may choose permutations, of which theory speaks.
+
+    In PD-SSM entries of modulus 1 are moved by P; in SD-SSM the eigenvalues of A itself lie in the range."""
+    if mixer == "pd_ssm":
+        return eigenvalues is not None and eigenvalues.radial.high == 1
+    return eigenvalues is None or eigenvalues == EigenRange(-1, 1)
 
 
 def _delta_net(eigenvalues: EigenRange, options: Mapping[str, Any]) -> str | None:

@@ -191,7 +191,7 @@ def _warn_once(message: str, level: int) -> None:
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, Tensor):
-        return value.to(dtype)
+        return value.to(dtype) if value.is_floating_point() else value  # an index stays an index
     if isinstance(value, tuple):
         return tuple(_cast(item, dtype) for item in value)
     return value

@@ -260,4 +260,5 @@ def test_a_gpu_can_replay_every_layer_of_the_family() -> None:
 def test_every_linear_layer_is_in_the_family() -> None:
     linear = {name for name, mixer in MIXERS.items() if issubclass(mixer, LinearMixer)}
     cells = family.EXPERIMENT.cells(family.EXPERIMENT.settings["short"], (0,))
-    assert linear <= {cell.run.build_model_config().mixers[0] for cell in cells}
+    later = {"pd_ssm", "sd_ssm"}  # they came after that page's runs
+    assert linear - later <= {cell.run.build_model_config().mixers[0] for cell in cells}

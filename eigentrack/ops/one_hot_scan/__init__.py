@@ -1,0 +1,1 @@
+"""Matrices with one entry per column."""
