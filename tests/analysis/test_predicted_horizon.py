@@ -1,4 +1,4 @@
-"""The horizon is predicted from the training lengths: near for a known drift, open for an exact network, no longer word read."""
+"""The horizon is predicted from training lengths: near for a known drift, open for an exact network, no longer word is read."""
 
 from __future__ import annotations
 

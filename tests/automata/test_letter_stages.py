@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from sympy.combinatorics import Permutation, PermutationGroup
@@ -49,7 +49,7 @@ def test_stages_grow_from_generators_to_all_letters(name: str, order: str) -> No
     stages = letter_stages(points_of(name), order)
     assert 0 in stages[0]  # the identity moves nothing
     assert stages[-1] == tuple(range(group(name).order))
-    assert all(set(early) < set(late) for early, late in zip(stages, stages[1:], strict=False))
+    assert all(set(early) < set(late) for early, late in pairwise(stages))
 
 
 def test_s5_by_rank() -> None:
@@ -115,5 +115,5 @@ def test_bad_orders_are_named() -> None:
 def test_too_many_maps_are_refused() -> None:
     """A turn, a swap and a merge generate all 8⁸ maps of eight points."""
     eight = tuple(((q + 1) % 8, {0: 1, 1: 0}.get(q, q), max(q, 1)) for q in range(8))
-    with pytest.raises(ValueError, match="the 3 letters generate more than 20,000 maps, .*: use no curriculum"):
+    with pytest.raises(ValueError, match=r"the 3 letters generate more than 20,000 maps, .*: use no curriculum"):
         letter_stages(eight, "rank")

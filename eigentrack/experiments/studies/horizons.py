@@ -19,7 +19,7 @@ import numpy as np
 from eigentrack.analysis import InspectedNetwork, predict_horizon
 from eigentrack.experiments.design.experiment import Column, Settings
 from eigentrack.experiments.reporting.findings import by_series, grouped
-from eigentrack.experiments.reporting.wording import counted, nested, quoted
+from eigentrack.experiments.reporting.wording import counted, nested, quoted, verb
 from eigentrack.experiments.running.cell import Cell
 from eigentrack.experiments.running.task_cell import FITTED, CellResult, kept_networks, with_more
 from eigentrack.models import load_model
@@ -116,8 +116,9 @@ def findings(results: Sequence[PredictedResult]) -> list[str]:
         return []
     return [
         nested("Predicted beside observed horizons beyond the training lengths:", lines),
-        f"Of {counted(len(fitted), 'network')} with {FITTED:.0%} of the answers right over the training lengths, {known} fall "
-        "below that at one of these lengths, so that their horizon is seen there and counts nowhere here.",
+        f"Of {counted(len(fitted), 'network')} with {FITTED:.0%} of the answers right over the training lengths, {known} "
+        f"{verb(known, 'falls', 'fall')} below that at one of these lengths, so that their horizon is seen there and counts "
+        "nowhere here.",
     ]
 
 

@@ -270,8 +270,8 @@ def test_a_curriculum_changes_nothing_but_the_letters() -> None:
     assert len(cells) == 4 * 3
     for panel in ("S3", "S4", "A5", "S5"):
         alone = cells[panel, curriculum.AT_ONCE].run
-        for label, order in (("by rank", "rank"), ("by words", "words")):
-            run = cells[panel, label].run
+        for series, order in (("by rank", "rank"), ("by words", "words")):
+            run = cells[panel, series].run
             assert run.training.curriculum == Curriculum(order)
             assert replace(run, training=replace(run.training, curriculum=None)) == alone
             assert len(Curriculum(order).stages(run.build_task())) > 2
