@@ -27,7 +27,6 @@ SHORT = replace(
     heads=2,
     training=replace(PAPER.training, steps=400, batch=64, lengths=(3, 16), warmup=20),
     rates=(1e-2,),
-    seeds=tuple(range(6)),
     test=LengthTest((17, 256), 512, far=2048),
     validate_every=400,
     checkpoint_every=400,

@@ -82,43 +82,43 @@ def _ranks(values: Sequence[float]) -> Any:
 
 def typical_factor(results: Sequence[PredictedResult]) -> float:
     """Return the median factor between predicted and observed horizons, at least 1."""
-    return statistics.median(math.exp(abs(math.log(max(1, run.predicted or 0) / run.observed))) for run in results)
+    return statistics.median(math.exp(abs(math.log(max(1, run.predicted or 0) / max(1, run.observed)))) for run in results)
 
 
 def _agreement(runs: Sequence[PredictedResult]) -> str:
-    """Say how well the two horizons agree; nothing for fewer than FEWEST networks that count."""
-    known = [run for run in runs if run.counts]
-    if len(known) < FEWEST:
+    """Say how well the two horizons of networks agree; nothing for fewer than FEWEST of them."""
+    if len(runs) < FEWEST:
         return ""
-    correlation = rank_correlation([run.predicted or 0 for run in known], [run.observed for run in known])
+    correlation = rank_correlation([run.predicted or 0 for run in runs], [run.observed for run in runs])
     ranks = "ranks are all alike" if math.isnan(correlation) else f"the ranks correlate by {correlation:.2f}"
-    return f"{ranks}, and half of the predictions are within a factor of {typical_factor(known):.1f} ({len(known)} networks)"
+    return f"{ranks}, and half of the predictions are within a factor of {typical_factor(runs):.1f} ({len(runs)} networks)"
 
 
 def answer(results: Sequence[PredictedResult]) -> str:
     """Say how well predicted and observed horizons agree, on held-out seeds and on all."""
-    held_out = _agreement([run for run in results if run.is_held_out])
-    return f"Roughly: on held-out seeds {held_out}; on all seeds {_agreement(results)}." if held_out else ""
+    beyond = [run for run in results if run.counts]
+    held_out = _agreement([run for run in beyond if run.is_held_out])
+    return f"Roughly: on held-out seeds {held_out}; on all seeds {_agreement(beyond)}." if held_out else ""
 
 
 def findings(results: Sequence[PredictedResult]) -> list[str]:
     """Say how well the prediction does on the seeds it was chosen on, on held-out ones, and for each layer and task."""
-    groups: dict[str, Sequence[PredictedResult]] = {
-        "seeds on which the method was chosen": [run for run in results if not run.is_held_out],
-        "held-out seeds": [run for run in results if run.is_held_out],
-        **by_series(results),
-        **grouped(results, lambda run: run.panel),
-    }
-    lines = [f"{quoted(name)}: {said}." for name, runs in groups.items() if (said := _agreement(runs))]
-    fitted = [run for run in results if run.predicted is not None]
-    known = sum(not run.counts for run in fitted)
+    beyond, fitted = [run for run in results if run.counts], [run for run in results if run.predicted is not None]
     if not fitted:
         return []
+    groups: dict[str, Sequence[PredictedResult]] = {
+        "seeds on which the method was chosen": [run for run in beyond if not run.is_held_out],
+        "held-out seeds": [run for run in beyond if run.is_held_out],
+        **by_series(beyond),
+        **grouped(beyond, lambda run: run.panel),
+    }
+    lines = [f"{quoted(name)}: {said}." for name, runs in groups.items() if (said := _agreement(runs))]
+    known, every = len(fitted) - len(beyond), _agreement(fitted)
     return [
         nested("Predicted beside observed horizons beyond the training lengths:", lines),
         f"Of {counted(len(fitted), 'network')} with {FITTED:.0%} of the answers right over the training lengths, {known} "
-        f"{verb(known, 'falls', 'fall')} below that at one of these lengths, so that their horizon is seen there and counts "
-        "nowhere here.",
+        f"{verb(known, 'falls', 'fall')} below that at one of these lengths. Their horizon is seen there and not predicted, so "
+        f"that they count nowhere above{f'; with them {every}' if every else ''}.",
     ]
 
 
@@ -147,7 +147,7 @@ def plot(results: Sequence[PredictedResult], path: str) -> None:
         for held_out in (False, True):
             chosen = [run for run in runs if run.is_held_out == held_out]
             axes.plot(
-                [run.predicted for run in chosen],
+                [run.predicted or 0 for run in chosen],
                 [run.observed for run in chosen],
                 "osD^v"[number % 5],
                 color=f"C{number}",
