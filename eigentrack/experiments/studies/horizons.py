@@ -161,6 +161,7 @@ def plot(results: Sequence[PredictedResult], path: str) -> None:
     shortest = min((run.trained_to for run in results), default=1) * 0.8
     axes.set(xscale="log", yscale="log", xlim=(shortest, 1.3 * longest), ylim=(shortest, 1.3 * longest))
     axes.set(xlabel="predicted horizon (letters)", ylabel="observed horizon (letters)")
-    axes.legend(fontsize="small")
+    if axes.get_legend_handles_labels()[0]:  # none where no network counts
+        axes.legend(fontsize="small")
     figure.savefig(path, format="png", dpi=130)
     pyplot.close(figure)
