@@ -20,6 +20,8 @@ from eigentrack.analysis.noise import NoiseTolerance as NoiseTolerance
 from eigentrack.analysis.noise import certified_noise as certified_noise
 from eigentrack.analysis.noise import noise_tolerance as noise_tolerance
 from eigentrack.analysis.page import write_inspection as write_inspection
+from eigentrack.analysis.predicted_horizon import PredictedHorizon as PredictedHorizon
+from eigentrack.analysis.predicted_horizon import predict_horizon as predict_horizon
 from eigentrack.analysis.snap import Snapped as Snapped
 from eigentrack.analysis.snap import snap_to_exact as snap_to_exact
 from eigentrack.analysis.spectra import LayerSpectrum as LayerSpectrum

@@ -12,6 +12,7 @@ from eigentrack.analysis.horizon import PatternHorizon, PrecisionHorizons, find_
 from eigentrack.analysis.inspected_network import InspectedNetwork
 from eigentrack.analysis.loading import COMPILED, Loaded
 from eigentrack.analysis.noise import CertifiedNoise, NoiseTolerance, certified_noise, noise_tolerance
+from eigentrack.analysis.predicted_horizon import SHORTEST, PredictedHorizon, predict_horizon
 from eigentrack.analysis.snap import Snapped, snap_to_exact
 from eigentrack.analysis.snap_agreement import compare_with_trained
 from eigentrack.analysis.spectra import LayerSpectrum, layer_spectra, sampled_words
@@ -41,6 +42,7 @@ class Inspection:
     seed: int
     spectra: tuple[LayerSpectrum, ...]
     horizons: tuple[PatternHorizon, ...] = ()
+    predicted: PredictedHorizon | None = None  # on random words, from the training lengths alone
     geometry: tuple[Geometry, ...] = ()
     noise: tuple[NoiseTolerance, ...] = ()
     merging_time: int | None = None  # letters; see state_geometry.merging_time
@@ -100,6 +102,9 @@ def inspect_network(loaded: Loaded, *, longest: int, seed: int, progress: Progre
         notes.append("attention's state grows with the word: geometry, noise and the automaton are left out")
     else:
         about |= _states(network, longest, seed, progress)
+        if loaded.trained_to is not None and SHORTEST <= loaded.trained_to <= longest:
+            about["predicted"] = predict_horizon(network, loaded.trained_to, longest, seed=seed)
+            progress("predicted horizon", 1, 1)
         reach = min(horizon.letters for horizon in horizons if horizon.pattern == "random")
         length = max(1, min(loaded.trained_to or READ_FROM, READ_FROM, reach))
         about["extraction"] = extract_machine(

@@ -80,6 +80,15 @@ def summary_rows(inspection: Inspection) -> list[tuple[str, str]]:
         )
     if inspection.horizons:
         rows.append(("horizon on random words", _reach(inspection.horizons[0])))
+        if (predicted := inspection.predicted) is not None:
+            at_least = "beyond " if predicted.is_open else ""
+            rows.append(
+                (
+                    "predicted from training lengths",
+                    f"{at_least}{predicted.letters:,} letters: a state is {predicted.spread:.2g} from its mean, which drifts "
+                    f"by {predicted.drift:.2g} a letter; the square of this spread grows by {predicted.growth:.1%} a letter",
+                )
+            )
         rows.append(("worst horizon", f"{_reach(inspection.worst)} ({inspection.worst.pattern})"))
     for found in inspection.noise:
         rows.append((f"noise borne for {found.letters} letters", f"{found.noise:.3g}, {found.relative:.2%} of the state"))

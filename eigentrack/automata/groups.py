@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import permutations
 
 from eigentrack.automata.dfa import DFA, minimal
@@ -27,12 +27,17 @@ class Group:
     name: str
     names: tuple[str, ...]  # the name of each element: the images of the points
     table: tuple[tuple[int, ...], ...]  # [x][y] → x·y
-    moved: tuple[int, ...]  # how many points each element moves
+    permutations: tuple[Permutation, ...]  # of each element, by which it moves the points
     generators: tuple[int, ...]  # elements whose products are the whole group
 
     @property
     def order(self) -> int:
         return len(self.names)
+
+    @cached_property
+    def moved(self) -> tuple[int, ...]:
+        """The number of points that each element moves."""
+        return tuple(sum(image != point for point, image in enumerate(element)) for element in self.permutations)
 
     def subset(self, kind: str) -> tuple[int, ...]:
         """Return the elements of a kind: all, swaps (move at most 2 points), upto3 (at most 3), generators (and identity)."""
@@ -80,8 +85,8 @@ def _simple_group(name: str) -> Group:
         return _permutation_group(name, even, [_cycle(n, 0, 1, k) for k in range(2, n)])
     if family == "Z":
         rows = tuple(tuple((x + y) % n for y in range(n)) for x in range(n))
-        turns = tuple(" ".join(str((point + x) % n) for point in range(n)) for x in range(n))
-        return Group(name, turns, rows, (0,) + (n,) * (n - 1), (1,) if n > 1 else ())
+        turns = tuple(" ".join(map(str, row)) for row in rows)
+        return Group(name, turns, rows, rows, (1,) if n > 1 else ())
     turn = tuple((point + 1) % n for point in range(n))
     if n < 3:
         raise ValueError(f"group {name}: a dihedral group needs a polygon of at least 3 corners")
@@ -98,9 +103,8 @@ def _permutation_group(name: str, elements: Sequence[Permutation], generators: S
                 found[product] = element, g
                 queue.append(product)
     table = tuple(_row(x, queue, found, times) for x in range(len(elements)))
-    moved = tuple(sum(image != point for point, image in enumerate(element)) for element in elements)
     names = tuple(" ".join(map(str, element)) for element in elements)
-    return Group(name, names, table, moved, tuple(number[generator] for generator in generators))
+    return Group(name, names, table, tuple(elements), tuple(number[generator] for generator in generators))
 
 
 def _row(x: int, order: Sequence[int], found: dict[int, tuple[int, int]], times: Sequence[Sequence[int]]) -> tuple[int, ...]:
@@ -135,7 +139,9 @@ def _direct_product(left: Group, right: Group) -> Group:
         f"{left.name}x{right.name}",
         tuple(f"{left.names[x]} | {right.names[y]}" for x, y in pairs),
         table,
-        tuple(left.moved[x] + right.moved[y] for x, y in pairs),
+        tuple(
+            (*left.permutations[x], *(len(left.permutations[x]) + image for image in right.permutations[y])) for x, y in pairs
+        ),
         tuple(generators),
     )
 

@@ -32,6 +32,9 @@ def train(
     learning_rate: Annotated[float, typer.Option("--lr", help="Peak learning rate.")] = 1e-2,
     label_smoothing: Annotated[float, typer.Option(help="Of the targets.")] = 0.1,
     weight_decay: Annotated[float, typer.Option(help="Of the matrices; it also pulls at eigenvalues near -1 and 1.")] = 0.01,
+    curriculum: Annotated[
+        str, typer.Option(help="Letters come in stage by stage: by rank, by words, or none: all at once.")
+    ] = "none",
     precision: Annotated[str, typer.Option(help="float32, tfloat32 or bfloat16, over float32 weights.")] = "float32",
     seed: Annotated[int, typer.Option(help="Of the weights and of the batches.")] = 0,
     validate_every: Annotated[int, typer.Option(help="Steps between validations.")] = 100,
@@ -78,6 +81,7 @@ def train(
                     "weight_decay": weight_decay,
                     "seed": seed,
                     "precision": precision,
+                    "curriculum": curriculum,
                 },
                 "validate_every": validate_every,
                 "checkpoint_every": checkpoint_every,
@@ -98,11 +102,16 @@ def train(
         )
     verdict = "solved" if result.solved else "not solved"
     out.print(f"{verdict} after {result.steps} steps, validation accuracy {result.validation_accuracy:.4f}", highlight=False)
+    if result.stages is not None:
+        reached, last = result.stages
+        short = "" if reached == last else ": letters of later stages were never drawn, so train for more steps"
+        out.print(f"curriculum: stage {reached} of {last}{short}", highlight=False)
     out.print(f"model: {folder / 'model'}", markup=False, highlight=False)
 
 
 def _said(metrics: dict[str, Any], steps_per_second: float) -> str:
-    return f"accuracy {metrics['accuracy']:.3f}  {steps_per_second:.1f} steps/s"
+    stage = f"  stage {metrics['stage']}" if "stage" in metrics else ""
+    return f"accuracy {metrics['accuracy']:.3f}{stage}  {steps_per_second:.1f} steps/s"
 
 
 def _refuse_flags(context: typer.Context, stored: Path, except_for: tuple[str, ...]) -> None:

@@ -52,6 +52,8 @@ OPEN = {  # questions that the paper leaves open, beside the verdicts of theory
     "signed_gates": Entry(".questions.signed_gates:EXPERIMENT", "do GLA, Mamba-2 and mLSTM track with negative gates?"),
     "ladder": Entry(".questions.ladder:EXPERIMENT", "where do theory and training disagree?"),
     "patience": Entry(".questions.more_steps:PATIENCE", "was it the budget? ladder and hybrids with ten times the steps"),
+    "curriculum": Entry(".questions.curriculum:EXPERIMENT", "does it help to begin with few letters?"),
+    "horizons": Entry(".questions.horizons:EXPERIMENT", "can a horizon be told from the training lengths alone?"),
     "family": Entry(".questions.family:EXPERIMENT", "every linear layer on six tasks"),
 }
 LANGUAGE = {  # language models

@@ -48,6 +48,10 @@ class TrackingTask(Task):
     # the multiplication table of a group whose elements are the states, with the identity as state 0, if letters act on the
     # states by multiplication; None for other automata
     products: tuple[tuple[int, ...], ...] | None = None
+    # how letters move the points of a smaller automaton whose maps multiply as those of the states do, [point][letter]; None:
+    # there is none, as for most automata, and letters move states
+    points: tuple[tuple[int, ...], ...] | None = None
+    stages: tuple[tuple[int, ...], ...] | None = None  # sets of letters, to one of which `sample` may be restricted
 
     def __post_init__(self) -> None:
         if len(self.outputs) != len(self.transitions):
@@ -87,14 +91,30 @@ class TrackingTask(Task):
         return max(self.outputs) + 1
 
     def sample(
-        self, batch: int, lengths: tuple[int, int], *, seed: int, step: int | Tensor, device: torch.device | str = "cpu"
+        self,
+        batch: int,
+        lengths: tuple[int, int],
+        *,
+        seed: int,
+        step: int | Tensor,
+        device: torch.device | str = "cpu",
+        stage: Int[Tensor, "1"] | None = None,
     ) -> Batch:
-        """Return sequences whose lengths, between the two `lengths`, do not count the begin token."""
+        """Return sequences whose lengths, between the two `lengths`, do not count the begin token.
+
+        Args:
+            batch: the number of sequences.
+            lengths: the shortest and the longest possible length.
+            seed: the seed of all draws.
+            step: the number of the training step, or a vector of n steps, as for any task.
+            device: the device of the batch.
+            stage: the number of the set in `stages` whose letters alone are drawn; None: all letters are.
+        """
         check_lengths(lengths)
         shortest, longest = lengths
         length = shortest + random_integers(longest - shortest + 1, (batch, 1), seed=seed, step=step, device=device)
         start = torch.full((batch,), self.start, device=device)
-        tokens, states, _ = self._draw(start, longest, seed, step)
+        tokens, states, _ = self._draw(start, longest, seed, step, stage)
         if self.begin_token:
             tokens = torch.cat([torch.full_like(tokens[:, :1], self.begin), tokens], 1)
             states = torch.cat([start[:, None], states], 1)
@@ -129,11 +149,11 @@ class TrackingTask(Task):
         return outputs[states]
 
     def _draw(
-        self, state: Int[Tensor, " B"], time: int, seed: int, step: int | Tensor
+        self, state: Int[Tensor, " B"], time: int, seed: int, step: int | Tensor, stage: Tensor | None = None
     ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"], Int[Tensor, " B"]]:
         """Return the tokens, the state that the target at each token refers to, and the state after the last letter."""
         k = self.tokens_per_letter
-        letters, states = self._walk(state, -(-time // k), seed, step)
+        letters, states = self._walk(state, -(-time // k), seed, step, stage)
         counted = (
             torch.arange(time, device=state.device) + 1
         ) // k  # the number of letters that the answer at each token takes into account
@@ -142,7 +162,7 @@ class TrackingTask(Task):
 
     @cached_property
     def _walk(self) -> AutomatonWalk:
-        return AutomatonWalk(self.transitions, self.shares, self.live, self.escape, self.products)
+        return AutomatonWalk(self.transitions, self.shares, self.live, self.escape, self.products, self.stages)
 
     @cached_property
     def _outputs(self) -> DeviceTables:
@@ -171,7 +191,10 @@ def word_problem(name: str = "S5", inputs: str = "all", tokens_per_letter: int =
     subset = chosen.subset(inputs)
     rows = tuple(tuple(row[g] for g in subset) for row in chosen.table)
     outputs = tuple(range(chosen.order))
-    return TrackingTask(rows, outputs, tokens_per_letter=tokens_per_letter, begin_token=begin_token, products=chosen.table)
+    points = tuple(zip(*(chosen.permutations[g] for g in subset), strict=True))
+    return TrackingTask(
+        rows, outputs, tokens_per_letter=tokens_per_letter, begin_token=begin_token, products=chosen.table, points=points
+    )
 
 
 def recognition(

@@ -1,6 +1,7 @@
-"""Checkpoints: safetensors files, written atomically, with the state of model, optimiser and random numbers, and the step.
+"""Checkpoints: safetensors files, written atomically, with the step and the state of model, optimiser and random numbers.
 
-The learning rate and the batches are functions of the step, so that this is enough to resume a run bit by bit.
+With a curriculum, its stage is there, too. The learning rate and the batches are functions of step and stage, so that this is
+enough to resume a run bit by bit.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch.optim import Optimizer
 from eigentrack.files import write_tensors
 from eigentrack.models import SequenceModel
 from eigentrack.models.storage import stored_weights
+from eigentrack.training.letter_schedule import LetterSchedule
 
 KEPT = 2  # the number of checkpoints that are kept: the last one, and one in case it cannot be read
 
@@ -24,8 +26,15 @@ KEPT = 2  # the number of checkpoints that are kept: the last one, and one in ca
 class FileCheckpoints:
     """The checkpoints of a run in one process; `say` is called with a message if one cannot be written or read."""
 
-    def __init__(self, folder: Path, model: SequenceModel, optimizer: Optimizer, say: Callable[[str], None]) -> None:
-        self.folder, self.model, self.optimizer, self._say = folder, model, optimizer, say
+    def __init__(
+        self,
+        folder: Path,
+        model: SequenceModel,
+        optimizer: Optimizer,
+        letters: LetterSchedule | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self.folder, self.model, self.optimizer, self.letters, self._say = folder, model, optimizer, letters, say
 
     def save(self, done: int) -> None:
         """Write the checkpoint after `done` steps, then delete all others except the one before it.
@@ -45,12 +54,14 @@ class FileCheckpoints:
         for path in reversed(checkpoints(self.folder)):
             try:
                 step, tensors = _read(path)
-                _check(tensors, self.model, self.optimizer)
+                _check(tensors, self.model, self.optimizer, self.letters)
             except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
                 reason = str(error).split("\n")[0]
                 self._say(f"{path.name} cannot be used ({reason}); going back to what was before it")
                 continue
             _restore(tensors, self.model, self.optimizer)
+            if self.letters is not None:
+                self.letters.restore(tensors)
             return step
         return 0
 
@@ -59,6 +70,8 @@ class FileCheckpoints:
         tensors = {f"model.{name}": tensor for name, tensor in stored_weights(self.model).items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
+        if self.letters is not None:
+            tensors |= self.letters.tensors()
         tensors["random"] = torch.get_rng_state()
         newest = self.folder / f"step-{done:09d}.safetensors"
         write_tensors(newest, tensors, {"step": json.dumps(done)})
@@ -77,13 +90,15 @@ def _read(path: Path) -> tuple[int, dict[str, Tensor]]:
         return int(json.loads(file.metadata()["step"])), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
-def _check(tensors: dict[str, Tensor], model: SequenceModel, optimizer: Optimizer) -> None:
-    """Raise unless all tensors that `_restore` uses are there and have the right shapes, so that it cannot fail half way."""
+def _check(tensors: dict[str, Tensor], model: SequenceModel, optimizer: Optimizer, letters: LetterSchedule | None) -> None:
+    """Raise unless all tensors to restore are there and have the right shapes, so that restoring cannot fail half way."""
     expected = {f"model.{name}": value.shape for name, value in stored_weights(model).items()}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for number, parameter in enumerate(parameters):
         expected |= {f"optimizer.{number}.{name}": parameter.shape for name in ("exp_avg", "exp_avg_sq")}
         expected[f"optimizer.{number}.step"] = torch.Size()
+    if letters is not None:
+        expected |= {name: tensor.shape for name, tensor in letters.tensors().items()}
     expected["random"] = torch.get_rng_state().shape
     found = {name: value.shape for name, value in tensors.items()}
     if wrong := sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)):

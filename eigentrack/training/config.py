@@ -17,6 +17,7 @@ from eigentrack.layers.validation import require_positive
 from eigentrack.models import ModelConfig
 from eigentrack.models.migration import current_form
 from eigentrack.tasks import Task
+from eigentrack.tasks.curriculum import Curriculum
 from eigentrack.tasks.registry import make_task, self_contained
 from eigentrack.tasks.task import check_lengths
 from eigentrack.training.config_file import check_keys, read_values
@@ -90,16 +91,20 @@ class TrainingConfig(OptimizationConfig):
         precision: "float32", "tfloat32" or "bfloat16".
         lengths: the shortest and the longest training sequence.
         label_smoothing: the share of each target that is spread evenly over the whole vocabulary.
+        curriculum: the order in which letters come into the training; None: all are drawn from the first step on.
     """
 
     lengths: tuple[int, int]
     label_smoothing: float = 0.0
+    curriculum: Curriculum | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_pair("lengths", self.lengths, whole=True)
         check_lengths(self.lengths)
         self._check("label_smoothing", lambda share: 0 <= share < 1, "at least 0 and below 1")
+        if not isinstance(self.curriculum, Curriculum | None):
+            raise ValueError(f"curriculum={self.curriculum!r} must be a Curriculum or None")
 
 
 @dataclass(frozen=True)
@@ -139,7 +144,10 @@ class RunConfig:
         return ModelConfig.from_json({**self.model, "vocab_size": self.build_task().model_vocab_size})
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        values = dataclasses.asdict(self)
+        if self.training.curriculum is None:  # a run without one is written as it was before there were any
+            del values["training"]["curriculum"]
+        return values
 
     @classmethod
     def from_json(cls, values: Any) -> RunConfig:
@@ -149,6 +157,7 @@ class RunConfig:
         pairs: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in training.items()}
         if isinstance(pairs["steps"], int):  # the default warm-up is at most as long as the run
             pairs.setdefault("warmup", max(0, min(WARMUP, pairs["steps"])))
+        pairs["curriculum"] = Curriculum.from_json(pairs.get("curriculum"))
         rest: dict[str, Any] = dict(values)
         if isinstance(rest.get("validation_lengths"), list):
             rest["validation_lengths"] = tuple(rest["validation_lengths"])

@@ -38,6 +38,7 @@ class RunResult:
     steps: int  # the number of steps done
     solved: bool  # whether the last validation had an accuracy of 1
     validation_accuracy: float  # the accuracy of the last validation; NaN if there was none
+    stages: tuple[int, int] | None = None  # with a curriculum: how many of its stages began, and how many there are
 
 
 def run_training(
@@ -70,7 +71,9 @@ def run_training(
     run = _TaskRun(config, device, compiled, say)
     outcome = drive(run, folder, resume=resume, graph=graph, tensorboard=tensorboard, until=until, report=report, say=say)
     accuracy = outcome.validations[-1] if outcome.validations else math.nan
-    return RunResult(outcome.steps, accuracy == 1.0, accuracy)
+    letters = run.step.letters
+    stages = None if letters is None else (letters.stage + 1, letters.count)
+    return RunResult(outcome.steps, accuracy == 1.0, accuracy, stages)
 
 
 def load_run(folder: Path) -> RunConfig:
@@ -103,17 +106,19 @@ class _TaskRun(TrainingRun):
         return _as_stored(load_run_file(path)) == _as_stored(self.config)
 
     def checkpoints(self, folder: Path, say: Callable[[str], None]) -> FileCheckpoints:
-        return FileCheckpoints(folder, self.model, self.step.optimizer, say)
+        return FileCheckpoints(folder, self.model, self.step.optimizer, self.step.letters, say)
 
     def is_solved(self, validations: list[float]) -> bool:
         return self.config.stop_when_solved and validations[-2:] == [1.0, 1.0]
 
     def metrics(self, outcome: Outcome) -> Metrics:
+        letters = self.step.letters
         return {
             "loss": outcome.loss,
             "accuracy": outcome.accuracy,
             "gradient_norm": outcome.gradient_norm,
             "learning_rate": self.config.training.rate(outcome.number),
+            **({} if letters is None else {"stage": letters.stage_at(outcome.number) + 1}),
         }
 
     def validate(self) -> float:

@@ -22,6 +22,7 @@ from eigentrack.tasks import Batch, Task
 from eigentrack.tasks.counter_random import derived_seed
 from eigentrack.training.compilation import compile_pass
 from eigentrack.training.config import OptimizationConfig, TrainingConfig
+from eigentrack.training.letter_schedule import LetterSchedule
 from eigentrack.training.optimizer import clip_gradients, make_optimizer, model_parts, set_rate
 
 MOST_AHEAD = 16  # the largest number of steps whose batches are drawn at once
@@ -76,6 +77,7 @@ class TrainingStep:
     def __init__(self, model: SequenceModel, task: Task, config: TrainingConfig, *, compiled: bool = False) -> None:
         self.model, self.task, self.config = model, task, config
         self.device = next(model.parameters()).device
+        self.letters = None if config.curriculum is None else LetterSchedule(config.curriculum, task, self.device)
         self.optimizer = make_optimizer(model, config)
         self.parts = model_parts(model)
         self._scheduled = scheduled(model)
@@ -87,15 +89,18 @@ class TrainingStep:
         return self.learn(self.sample(number))
 
     def prepare(self, number: int) -> None:
-        """Set the learning rate of the step, and tell modules that have a schedule the number of the step."""
+        """Set the learning rate and the letters of the step, and tell modules that have a schedule its number."""
         set_rate(self.optimizer, self.config.rate(number))
+        if self.letters is not None:
+            self.letters.prepare(number)
         for module in self._scheduled:
             module.at_step(number)
 
     def sample(self, number: int | Int[Tensor, " n"]) -> Batch:
         """Return the batch of a step, or the stacked batches of n steps."""
         rows = self.config.batch * (1 if isinstance(number, int) else len(number))
-        return self.task.sample(rows, self.config.lengths, seed=self._seed, step=number, device=self.device)
+        source = self.letters or self.task
+        return source.sample(rows, self.config.lengths, seed=self._seed, step=number, device=self.device)
 
     @property
     def can_be_captured(self) -> bool:
@@ -116,6 +121,8 @@ class TrainingStep:
             loss.backward()
         gradient_norms = clip_gradients(self.parts.values(), self.config.clip)
         self.optimizer.step()
+        if self.letters is not None:
+            self.letters.count_answers(accuracy)
         return torch.cat([loss.detach()[None], accuracy[None], gradient_norms])
 
     def _loss_and_accuracy(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
@@ -145,21 +152,22 @@ class _BatchesAhead:
     """
 
     def __init__(self, step: TrainingStep, stream: torch.cuda.Stream) -> None:
-        self._rows = step.config.batch
+        self._rows, self._letters = step.config.batch, step.letters
         ahead = max(1, min(MOST_AHEAD, TOKENS_AHEAD // (self._rows * step.config.lengths[1])))
         self._places = torch.arange(ahead, device=step.device)
         self._numbers = self._places.clone()  # the numbers of the steps
         self._first: int | None = None
+        self._stage: int | None = None  # of the batches
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, stream=stream):
             self._drawn = step.sample(self._numbers)
 
     def of(self, number: int) -> Batch:
-        ahead = len(self._numbers)
-        if self._first is None or not self._first <= number < self._first + ahead:
+        ahead, stage = len(self._numbers), None if self._letters is None else self._letters.stage
+        if self._first is None or not self._first <= number < self._first + ahead or stage != self._stage:
             torch.add(self._places, number, out=self._numbers)
             self._graph.replay()
-            self._first = number
+            self._first, self._stage = number, stage
         rows = slice((number - self._first) * self._rows, (number - self._first + 1) * self._rows)
         return Batch(self._drawn.tokens[rows], self._drawn.targets[rows], self._drawn.weight[rows])
 

@@ -14,7 +14,7 @@ from eigentrack.automata import LANGUAGES
 from eigentrack.experiments.catalogue import OPEN, named_experiment
 from eigentrack.experiments.design.experiment import Panel
 from eigentrack.experiments.design.theory import Theory
-from eigentrack.experiments.questions import depth, family, hybrids, ladder, tradeoff
+from eigentrack.experiments.questions import curriculum, depth, family, hybrids, ladder, tradeoff
 from eigentrack.experiments.questions.regular_languages import LETTERS, language_panel, rarely_reset
 from eigentrack.experiments.reporting.horizon_map import plot_horizons
 from eigentrack.experiments.running.length_test import NO_SCORES
@@ -25,6 +25,7 @@ from eigentrack.layers import MIXERS, LinearMixer
 from eigentrack.layers.gla import GLA, TEMPERATURE
 from eigentrack.models import SequenceModel
 from eigentrack.tasks import TrackingTask
+from eigentrack.tasks.curriculum import Curriculum
 from eigentrack.tasks.registry import make_task
 from eigentrack.training.step import TrainingStep
 from tests.experiments.figures import drawn
@@ -262,3 +263,31 @@ def test_every_linear_layer_is_in_the_family() -> None:
     cells = family.EXPERIMENT.cells(family.EXPERIMENT.settings["short"], (0,))
     later = {"pd_ssm", "sd_ssm"}  # they came after that page's runs
     assert linear - later <= {cell.run.build_model_config().mixers[0] for cell in cells}
+
+
+def test_a_curriculum_changes_nothing_but_the_letters() -> None:
+    experiment = named_experiment("curriculum")
+    cells = {(cell.panel, cell.series): cell for cell in experiment.cells(experiment.settings["paper"], (0,))}
+    assert len(cells) == 4 * 3
+    for panel in ("S3", "S4", "A5", "S5"):
+        alone = cells[panel, curriculum.AT_ONCE].run
+        for series, order in (("by rank", "rank"), ("by words", "words")):
+            run = cells[panel, series].run
+            assert run.training.curriculum == Curriculum(order)
+            assert replace(run, training=replace(run.training, curriculum=None)) == alone
+            assert len(Curriculum(order).stages(run.build_task())) > 2
+
+
+def test_the_answer_counts_the_groups_that_are_fitted() -> None:
+    def run(panel: str, series: str, fitted: float) -> CellResult:
+        return replace(result(panel, series, 30), validation_accuracy=fitted)
+
+    results = [run("S3", curriculum.AT_ONCE, 0.995), run("S3", "by rank", 1.0), run("S5", curriculum.AT_ONCE, 0.1)]
+    results += [run("S5", "by rank", 0.999), run("S5", "by rank", 0.2), run("S5", "by rank", 0.992)]
+    assert curriculum.COMPARISON.answer(results) == (
+        "Of 2 groups the median seed fits 1 (S3) at the training length where all letters come at once, by rank 2 (S3 and S5) "
+        "where they come in stages. To fit means that 99 % of the answers are right."
+    )
+    assert curriculum.COMPARISON(results)[1].startswith(
+        "S5, in the median over the seeds:\n    - all letters at once: 0.100 of the answers at the training length are right"
+    )
