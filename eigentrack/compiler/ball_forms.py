@@ -1,4 +1,4 @@
-"""Ball forms: x = c + Σ_i G_i δ_i + r with unknown vectors |δ_i| ≤ ρ_i and |r| ≤ e; they enclose what a read-out makes of a ball.
+"""Ball forms: x = c + Σ_i G_i δ_i + r, with unknown |δ_i| ≤ ρ_i and |r| ≤ e, enclose what a read-out makes of a ball.
 
 Intervals forget that all errors come from a few vectors δ, and grow with every layer. A ball form follows the first order
 exactly, by the slopes G, and puts only second-order terms and rounding into the remainder r, of which it knows the length. A
@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigentrack.compiler.interval import FUNCTION_ERROR, OWN_UNIT, Arithmetic, Array, Interval, Unbounded
 
 SILU_BEND = 0.5  # the largest |silu''|
+LARGEST = 1e12  # larger values are not followed: their squares and sums might exceed the largest float
 SLACK = 1 + 1e-9  # covers the rounding of float64 in norms of a few thousand numbers
 
 
@@ -142,7 +144,7 @@ class BallArithmetic:
         root = self._inverse_root(squares, eps * (1 - self.gamma(4)))
         return self.times_known(self.times_number(x, root), Interval.at(np.broadcast_to(weight, x.centre.shape)))
 
-    def margins(self, logits: BallForm, answers: Array) -> Array:
+    def margins(self, logits: BallForm, answers: NDArray[np.int_]) -> Array:
         """Return a lower bound of the difference between the logit of the answer and every other one, [P]."""
         rows = np.arange(len(answers))
         spread = np.sqrt(2.0) * logits.remainder[:, None]
@@ -175,8 +177,8 @@ class BallArithmetic:
 
     def _with_rounding(self, x: BallForm, rounding: Array) -> BallForm:
         """Return x with errors of at most `rounding` [P, n] in its entries added to its remainder."""
-        if not bool(np.isfinite(rounding).all() and np.isfinite(x.remainder).all()):
-            raise Unbounded("the ball is too large for a bound")
+        if not bool((np.abs(x.centre) <= LARGEST).all() and (x.remainder <= LARGEST).all() and (rounding <= LARGEST).all()):
+            raise Unbounded(f"values on the ball may exceed {LARGEST:g}")
         return BallForm(x.centre, x.slopes, (x.remainder + np.linalg.norm(rounding, axis=1)) * SLACK)
 
 

@@ -125,6 +125,8 @@ def _explore_steps(model: SequenceModel, steps: WatchedSteps, dfa: DFA, alphabet
 
 
 def _check_model(model: SequenceModel, dfa: DFA) -> None:
+    if model.correction is not None:
+        raise ValueError("the network has a correction, which this proof does not follow: compiled networks have none")
     if len({weight.dtype for weight in model.parameters()}) > 1:
         raise ValueError("the weights have several float types: a certificate is for one")
     if dfa.states > model.config.vocab_size:

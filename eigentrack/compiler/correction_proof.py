@@ -1,10 +1,10 @@
 """A proof that a corrected network answers like an automaton on every word of every length.
 
 Between two corrections the memory is carried by H ← A H + B. If for every code c_m and token x the distance from A c_m + B to
-the code c_δ(m,x) is at most ε, rounding included, and no |A| exceeds L, then a memory that starts at a code is at most
-e_j = ε (1 + L + … + L^(j-1)) from the code that δ leads to, j tokens later. With 2r the least distance of two codes, e_C < r lets
-the correction return exactly that code, and everything begins anew. Answers are right if they are right on the balls of radius e_C
-around the codes. Theorem and proof: docs/derivations/correction.md.
+the code c_δ(m,x) is at most ε, rounding included, and no |A| exceeds L, then a memory that starts at a code is, j tokens
+later, at most e_j = ε (1 + L + … + L^(j-1)) from the code that δ leads to. With 2r the least distance of two codes, e_C < r
+lets the correction return exactly that code, and everything begins anew. Answers are right if they are right on the balls of
+radius e_C around the codes. Theorem and proof: docs/derivations/correction.md.
 
 M codes  P pairs of a code and a token  C tokens from one correction to the next
 """
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from eigentrack.compiler.ball_forms import BallArithmetic, BallForm
 from eigentrack.compiler.boxed_network import float_arithmetic, numbers
 from eigentrack.compiler.interval import OWN_UNIT, Arithmetic, Array, Interval, Unbounded
-from eigentrack.compiler.letter_laws import Image, letter_law
+from eigentrack.compiler.letter_laws import Image, NoLaw, letter_law
 from eigentrack.layers.correction import Correction
 from eigentrack.models import SequenceModel
 from eigentrack.models.sequence_model import Block
@@ -101,7 +101,8 @@ def find_moves(successors: Sequence[Sequence[int]], language: Language) -> Moves
         language: the automaton and the tokens of its letters.
     """
     found: dict[tuple[int, int], tuple[int, int]] = {}
-    first, words = (0, language.start), {}
+    first = 0, language.start
+    words: dict[tuple[int, int], tuple[int, ...]] = {}
     waiting: deque[tuple[int, int]] = deque()
     if language.opening is None:
         words[first] = ()
@@ -144,8 +145,11 @@ class CorrectedBounds:
         embedded = Interval.at(numbers(model.embedding.weight))
         inputs = embedded if self._block.norm_after else _norm(self._floats, self._block.mixer_norm, embedded)
         self._embedded = embedded
-        self._law = letter_law(self._block.mixer, inputs, self._floats)
-        image = self._law.image(self.codes[self.moves.codes], self.moves.tokens)
+        try:
+            self._law = letter_law(self._block.mixer, inputs, self._floats)
+            image = self._law.image(self.codes[self.moves.codes], self.moves.tokens)
+        except (NoLaw, Unbounded) as reason:
+            raise Refuted(str(reason)) from None
         self.error, self.gain = self._error_and_gain(image)
         self.largest = float(np.sqrt(np.square(self.codes).sum((*range(1, self.codes.ndim),)).max()))
         self.half_gap = _half_gap(self.codes.reshape(len(self.codes), -1))
@@ -159,11 +163,12 @@ class CorrectedBounds:
         reach = self.reach(every)
         if reach >= self.safe_reach:
             raise Refuted(self._what_is_missing(every, reach))
-        covered, margin = STEPWISE, self.margin(reach, 0.0)
+        covered: tuple[str, ...] = STEPWISE
+        margin = self.margin(reach, 0.0)
         if margin <= 0:
             raise Refuted(
-                f"C={every}: answers are not certain on the balls of radius {reach:.3g} around the codes, only on those of radius "
-                f"{self.ball:.3g}: choose a C of at most {self.largest_every(self.ball)}"
+                f"C={every}: answers are not certain on the balls of radius {reach:.3g} around the codes, only on those of "
+                f"radius {self.ball:.3g}: choose a C of at most {self.largest_every(self.ball)}"
             )
         more = self._law.chunks(every, self.codes, reach)
         if more is not None and reach + more.state < self.safe_reach:
@@ -261,8 +266,8 @@ class CorrectedBounds:
                 f"{2 * self.half_gap:.3g} apart"
             )
         return (
-            f"C={every}: memories may be {reach:.3g} from their code when they are corrected, and half the least distance of two "
-            f"codes is {self.half_gap:.3g}: choose a C of at most {self.largest_every(self.safe_reach)}"
+            f"C={every}: memories may be {reach:.3g} from their code when they are corrected, and half the least distance "
+            f"of two codes is {self.half_gap:.3g}: choose a C of at most {self.largest_every(self.safe_reach)}"
         )
 
 

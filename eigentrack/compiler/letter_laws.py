@@ -13,15 +13,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigentrack.compiler.ball_forms import SLACK, BallArithmetic, BallForm, Slope, middle_and_half
+from eigentrack.compiler.ball_forms import LARGEST, SLACK, BallArithmetic, BallForm, Slope, middle_and_half
 from eigentrack.compiler.boxed_network import numbers
-from eigentrack.compiler.interval import Arithmetic, Array, Interval
+from eigentrack.compiler.interval import Arithmetic, Array, Interval, Unbounded
 from eigentrack.layers import DeltaNet, Mixer
+from eigentrack.layers.norm import RMSNorm
 
 Rows = NDArray[np.int_]
 
@@ -128,6 +129,8 @@ class FactorLaw(LetterLaw):
 
     def image(self, codes: Array, tokens: Rows) -> Image:
         """Return what each token makes of each code: codes [P, H, K, V]."""
+        if not bool((np.abs(codes) <= LARGEST).all() and (self._value <= LARGEST).all()):
+            raise Unbounded(f"codes or values exceed {LARGEST:g}: what is computed from them might not be finite")
         gate, off = self.gate[tokens][..., None], self.gate_off[tokens][..., None]  # [P, H, K or 1, 1]
         state = gate * codes
         error = _norm(off * codes)  # [P, H]
@@ -184,7 +187,8 @@ class FactorLaw(LetterLaw):
         slope = np.broadcast_to(np.eye(heads * width), (pairs, heads * width, heads * width))
         remainder = np.linalg.norm(extra, axis=1) * SLACK
         form = BallForm(y.reshape(pairs, -1), (Slope(slope, query.max(-1) * distance * SLACK),), remainder)
-        normed = self._balls.rms_norm(form.parted(heads), numbers(mixer.norm.weight), mixer.norm.eps).joined(heads)
+        norm = cast(RMSNorm, mixer.norm)
+        normed = self._balls.rms_norm(form.parted(heads), numbers(norm.weight), cast(float, norm.eps)).joined(heads)
         if self._output_gate is not None:
             normed = self._balls.times_known(normed, self._output_gate[tokens])
         return self._balls.linear(normed, numbers(mixer.out_proj.weight))

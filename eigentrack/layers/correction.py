@@ -70,8 +70,8 @@ class Correction(nn.Module):
         self.size, self.shapes = size, tuple(tuple(shape) for shape in shapes)
         for number, shape in enumerate(self.shapes):
             self.register_buffer(f"codes_{number}", torch.zeros(size.codes, *shape, dtype=dtype))
-        table = None if tokens is None else torch.zeros(size.codes, tokens, dtype=torch.int64)
-        self.register_buffer("successors", table)
+        self.successors: Tensor | None
+        self.register_buffer("successors", None if tokens is None else torch.zeros(size.codes, tokens, dtype=torch.int64))
 
     @property
     def every(self) -> int:

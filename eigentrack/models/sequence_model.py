@@ -180,6 +180,7 @@ class SequenceModel(nn.Module):
             x, after = read(tokens, before.with_parts(parts), packing)
             return x, after.parts
 
+        assert before.phase is not None
         x, parts, phase = self.correction.read(read_parts, tokens, before.parts, before.phase, packing, tokens)
         return x, replace(before.with_parts(parts), phase=phase)
 
@@ -222,7 +223,7 @@ class SequenceModel(nn.Module):
             ((successors >= 0) & (successors < size.codes)).all()
         ):
             raise ValueError(f"successors must be {size.codes} rows of {self.config.vocab_size} numbers of codes")
-        for buffer, value in zip([*correction.codes, correction.successors], [*codes, successors], strict=True):
+        for buffer, value in zip(correction.buffers(), [*codes, successors], strict=True):
             buffer.copy_(value)
         self.correction, self.config = correction, replace(self.config, correction=size)
 

@@ -132,7 +132,7 @@ def _classes(network: InspectedNetwork, seen: _Seen, limit: int) -> Int[Tensor, 
     memories = seen.memories.flatten(0, 1)
     while True:
         stacked = torch.stack(signatures, -1).flatten(0, 1)
-        rows, classes = torch.unique(stacked, dim=0, return_inverse=True)
+        _, classes = torch.unique(stacked, dim=0, return_inverse=True)
         classes = _without_rare(classes).view_as(seen.answers)
         count = int(classes.max()) + 1
         if count > limit:
@@ -143,8 +143,8 @@ def _classes(network: InspectedNetwork, seen: _Seen, limit: int) -> Int[Tensor, 
         share, letter, one, other = impure
         if len(tests) > MOST_TESTS:
             raise NoAutomaton(
-                f"after {MOST_TESTS} test words letter {network.machine.letters[letter]} still leads a class of memories to two: "
-                f"only {share:.1%} of its members go to one of them; train longer, or on longer words"
+                f"after {MOST_TESTS} test words letter {network.machine.letters[letter]} still leads a class of memories to "
+                f"two: only {share:.1%} of its members go to one of them; train longer, or on longer words"
             )
         differs = [
             test
@@ -154,8 +154,8 @@ def _classes(network: InspectedNetwork, seen: _Seen, limit: int) -> Int[Tensor, 
         test = (letter, *differs[0])
         if test in tests:
             raise NoAutomaton(
-                f"letter {network.machine.letters[letter]} leads a class of memories to two, and no test word tells its members "
-                f"apart: only {share:.1%} of them go to one; training found no automaton"
+                f"letter {network.machine.letters[letter]} leads a class of memories to two, and no test word tells its "
+                f"members apart: only {share:.1%} of them go to one; training found no automaton"
             )
         tests.append(test)
         signatures.append(_answers_to(network, memories, test).view_as(seen.answers))
