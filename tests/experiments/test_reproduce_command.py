@@ -37,7 +37,7 @@ def test_it_explains_itself_with_an_example() -> None:
         (["figure1", "--archive", "README.md"], "README.md is no archive of cells, or is damaged"),
         (["figure4", "--archive", "cells.tar.gz"], "--archive carries no language models: leave it out for figure4"),
         (["figure1", "--seeds", "a"], "--seeds 'a' must be whole numbers, such as 0,1,2"),
-        (["figure1", "--device", "cuda:77"], "--device cuda:77 is not to be had here"),
+        (["figure1", "--device", "cuda:77"], "--device cuda:77: torch finds no such device on this machine"),
         (["figure1", "--out", "README.md"], "--out README.md is a file: name a folder"),
         (["figure1", "--out", "/proc/nowhere"], "/proc/nowhere"),
     ],
