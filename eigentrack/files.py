@@ -104,10 +104,27 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     noted = {**metadata, CHECKSUM: _checksum(plain, metadata)}
+
+    def write(temporary: str) -> None:
+        save_file(plain, temporary, metadata=noted)
+        _sort_metadata(temporary)
+
     try:
-        write_atomically(path, lambda temporary: save_file(plain, temporary, metadata=noted))
+        write_atomically(path, write)
     except SafetensorError as error:
         raise NotWritten(path, error, path.exists()) from None
+
+
+def _sort_metadata(path: str) -> None:
+    """Put the metadata of a safetensors file in order, so that equal tensors give equal bytes: the library shuffles it."""
+    with open(path, "r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(text) <= size:  # it is padded with spaces
+            file.seek(8)
+            file.write(text.ljust(size))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -59,7 +59,8 @@ def main() -> None:
     try:
         with handled(), logged():
             refuse_empty_paths(sys.argv[1:])
-            app(join_eigenvalues(sys.argv[1:]))
+            code = app(join_eigenvalues(sys.argv[1:]), standalone_mode=False)
+        sys.exit(code)  # None: 0
     except Interrupted as stopped:
         err.print(str(stopped), markup=False, highlight=False, soft_wrap=True)
         sys.exit(stopped.exit_code)
@@ -67,8 +68,29 @@ def main() -> None:
         said = _out_of_memory(error) if isinstance(error, (RuntimeError, MemoryError)) else _in_words(error)
         if said is None or os.environ.get("EIGENTRACK_TRACE"):
             raise
-        err.print(f"[red]error:[/red] {escape(said)}", highlight=False, soft_wrap=True)
+        _print_error(said)
         sys.exit(2)
+    except Exception as error:
+        if (said := _wrong_usage(error)) is not None:
+            _print_error(said)
+            sys.exit(2)
+        if not hasattr(error, "show"):
+            raise
+        error.show()  # the help of a group of commands
+        sys.exit(2)
+
+
+def _print_error(said: str) -> None:
+    err.print(f"[red]error:[/red] {escape(said)}", highlight=False, soft_wrap=True)
+
+
+def _wrong_usage(error: Exception) -> str | None:
+    """Return what to say of options that typer refuses; None if the error is another one, or help that was asked for."""
+    if not hasattr(error, "format_message") or type(error).__name__ == "NoArgsIsHelpError":
+        return None
+    context = getattr(error, "ctx", None)
+    path = "eigentrack" if context is None else context.command_path
+    return f"{' '.join(error.format_message().split())} (`{path} --help` lists the options)"
 
 
 def _in_words(error: ValueError | OSError) -> str:
