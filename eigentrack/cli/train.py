@@ -131,7 +131,7 @@ def _range_for(layer: str, given: str | None) -> str:
 
     if given is not None and layer in MIXERS and "eigenvalues" not in accepted_options(MIXERS[layer]):
         raise ValueError(f"--eigenvalues {given}: the layer {layer!r} has no eigenvalues to choose; leave the flag out")
-    return given or "-1,1"
+    return "-1,1" if given is None else given
 
 
 def _pair(flag: str, text: str) -> list[int]:

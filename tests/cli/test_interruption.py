@@ -56,9 +56,8 @@ def test_a_training_stops_with_a_checkpoint_and_names_the_command_that_resumes_i
     assert process.returncode == 143, said
     *_, last = said.splitlines()
     done = len(metrics.read_text().splitlines())
-    assert last == (
-        f"stopped by SIGTERM: stopped after {done} of 100000 steps; `eigentrack train --out {tmp_path / 'run'} --resume` goes on"
-    )
+    resume = f"eigentrack train --out {tmp_path / 'run'} --resume"
+    assert last == f"stopped by SIGTERM: stopped after {done} of 100000 steps; `{resume}` goes on"
     assert [path.name for path in (tmp_path / "run" / CHECKPOINTS).iterdir()][-1:] == [f"step-{done:09d}.safetensors"]
     assert "Traceback" not in said
 

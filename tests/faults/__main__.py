@@ -13,6 +13,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,29 +51,18 @@ def collect(folder: Path, seed: int, share: float = 1.0, only: Sequence[str] = (
     torch.set_num_threads(1)
     for module in IMPORTED_FIRST:
         importlib.import_module(module)
-    # the slowest first, turn and turn about
-    order = [
-        "demo",
-        "lm prepare",
-        "reproduce",
-        "lm train",
-        "inspect",
-        "lm convert",
-        "train",
-        "explain --draw",
-        "compile",
-        MALFORMED,
-    ]
+    order = ["demo", "reproduce", "inspect", MALFORMED, *(command.name for command in COMMANDS if command.share == 1)]
     names = [name for name in order if not only or name in only]
     by_name = {command.name: command for command in COMMANDS}
     children = []
-    for lane in range(lanes):
+    for _ in range(lanes):
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
-                for name in names[lane::lanes]:
-                    _work(by_name.get(name), name, folder, seed, share)
+                for name in names:
+                    with suppress(FileExistsError):  # another lane has taken it
+                        _work(by_name.get(name), name, folder, seed, share)
                 code = 0
             except Exception:
                 traceback.print_exc()
@@ -86,11 +76,9 @@ def collect(folder: Path, seed: int, share: float = 1.0, only: Sequence[str] = (
 
 def _work(command: WritingCommand | None, name: str, folder: Path, seed: int, share: float) -> None:
     home = folder / name.replace(" ", "-")
-    if command is None:
+    with _lines(folder, name).open("x") as file:
         home.mkdir()
-    found = refusals(home, share) if command is None else faults_of(command, home, seed, share)
-    with _lines(folder, name).open("w") as file:
-        for outcome in found:
+        for outcome in refusals(home, share) if command is None else faults_of(command, home, seed, share):
             file.write(json.dumps(outcome.to_json()) + "\n")
             file.flush()
 
@@ -115,13 +103,13 @@ def page(found: list[dict[str, Any]]) -> str:
     lines = [
         "# Faults of files and runs",
         "",
-        "**Does a command that is killed, interrupted, out of disk space, given damaged files or run twice at once lose anything, "
-        "or take something wrong for right?**",
+        "**Does a command that is killed, interrupted, out of disk space, given damaged files or run twice at once lose "
+        "anything, or take something wrong for right?**",
         "",
-        f"In {held} of {len(faults)} faults nothing was lost and nothing wrong was taken for right, and {refused} of {len(inputs)} "
-        "malformed inputs were refused in one or two lines. After each fault the same command was given again and had to end with "
-        "the output of an undisturbed run; a reader of a damaged file had to refuse it or find what it finds in a whole one; no "
-        "command may print a trace or leave a process.",
+        f"In {held} of {len(faults)} faults nothing was lost and nothing wrong was taken for right, and {refused} of "
+        f"{len(inputs)} malformed inputs were refused in one or two lines. After each fault the same command was given "
+        "again and had to end with the output of an undisturbed run; a reader of a damaged file had to refuse it or "
+        "find what it finds in a whole one; no command may print a trace or leave a process.",
         "",
         "## Tables",
         "",
@@ -137,11 +125,12 @@ def page(found: list[dict[str, Any]]) -> str:
     lines += [
         "## How it was measured",
         "",
-        "`python -m tests.faults --out results`, which `make test-slow` runs as well. Signals come at moments spread over the "
-        "seconds that a command takes (Ctrl-C to all of its processes, as a terminal sends it), disks fill up after numbers of "
-        "pages spread over the size of its output, and bytes are cut off or bits flipped at random places of random files. The "
-        "commands run in forked processes, in sizes of a second or so; the demo has two of its four models. Configurations of "
-        "runs, which people edit, and logs of metrics are not damaged here: what may be wrong in them is in SECURITY.md.",
+        "`python -m tests.faults --out results`, which `make test-slow` runs as well. Signals come at moments spread "
+        "over the seconds that a command takes (Ctrl-C to all of its processes, as a terminal sends it), disks fill "
+        "up after numbers of pages spread over the size of its output, and bytes are cut off or bits flipped at "
+        "random places of random files. The commands run in forked processes, in sizes of a second or so; the demo "
+        "has one of its four models. Configurations of runs, which people edit, and logs of metrics are not damaged "
+        "here: SECURITY.md says what may be wrong in them.",
         "",
     ]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The commands that write, each in a size that takes a second or so, with what their output comes to and how it is read again."""
+"""The commands that write, each in a size that takes a second or so: what their output comes to, and how it is read again."""
 
 from __future__ import annotations
 
@@ -154,12 +154,13 @@ COMMANDS = (
     WritingCommand(
         "inspect",
         _network,
-        ("inspect", "net", "--longest", "200", "--out", OUT),
+        ("inspect", "net", "--longest", "40", "--out", OUT),
         _inspection,
         (),
         files("net/*.json", "net/model/*"),
-        lambda home, file: ("inspect", "net", "--longest", "200", "--out", OUT, "--overwrite"),
+        lambda home, file: ("inspect", "net", "--longest", "40", "--out", OUT, "--overwrite"),
         _inspection,
+        share=0.5,
     ),
     WritingCommand(
         "explain --draw",
@@ -184,7 +185,7 @@ COMMANDS = (
         ),
         lambda home, out: {**json.loads(out), "provenance": None},
         shorten,
-        share=0.6,
+        share=0.45,
     ),
     WritingCommand(
         "reproduce",
@@ -196,6 +197,7 @@ COMMANDS = (
         lambda home, file: ("reproduce", "figure1", "--out", OUT, "--jobs", "1"),
         lambda home, out: _figures(home / OUT / "toy.json"),
         _toy_experiment,
+        share=0.5,
     ),
     WritingCommand(
         "lm prepare",

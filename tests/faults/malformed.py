@@ -62,7 +62,7 @@ CALLS: dict[tuple[str, ...], dict[str, tuple[str, ...]]] = {
         "": ("nope", "net", "file.txt", "model"),
     },
     ("explain",): {
-        "": ("(", "a)", "*", "[", "a{2", "(?=a)", ""),
+        "": ("(", "a)", "*", "[", "a{2,1}", "(?=a)", ""),
         "--alphabet": ("",),
         "--dfa": (*BROKEN, "nope.json", "net"),
         "--language": ("nope",),
@@ -203,9 +203,10 @@ def refusals(home: Path, share: float = 1.0) -> Iterator[Refusal]:
             trouble = f"it ended with {ended.code}"
         elif not 1 <= len(lines) <= 2:
             trouble = f"{len(lines)} lines"
-        elif _files(home) != before:
-            trouble = f"changed: {sorted(set(_files(home)) ^ set(before))[:3]}"
-            before = _files(home)
+        after = _files(home)
+        if after != before:
+            trouble = trouble or f"changed: {sorted(set(after) ^ set(before))[:3]}"
+        before = after
         yield Refusal(" ".join(word or "''" for word in call), "\n".join(lines)[-600:], trouble)
 
 
