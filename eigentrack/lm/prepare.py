@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eigentrack.files import write_json, written_together
+from eigentrack.files import remove, write_json, written_together
 from eigentrack.lm.blocks import BlockStore, cut_blocks, encode_blocks
 from eigentrack.lm.corpus import INDEX_FILE, TOKENIZER_FOLDER, Corpus, CorpusIndex
 from eigentrack.lm.documents import TRAIN, Documents, Place
@@ -64,10 +64,15 @@ def prepare(
     with claimed(folder, Output("corpus", ENTRIES, settings), known=is_half_done, overwrite=overwrite):
         if not (folder / INDEX_FILE).exists():
             _open_work(folder, work, settings)
-            loaded = _tokenizer(documents, tokenizer, work, report)
-            dtype = "uint16" if loaded.vocab_size <= 2**16 else "uint32"
             store = BlockStore(work)
-            _encode(documents, store, work / TOKENIZER_FOLDER, dtype, processes, report)
+            try:
+                loaded = _tokenizer(documents, tokenizer, work, report)
+                dtype = "uint16" if loaded.vocab_size <= 2**16 else "uint32"
+                _encode(documents, store, work / TOKENIZER_FOLDER, dtype, processes, report)
+            except ValueError:
+                if not store.count():  # a wrong value, and nothing to go on with
+                    remove(work)
+                raise
             splits = write_shards((store.load(number) for number in range(store.count())), folder, dtype)
             if not splits:
                 _remove_work(work)
