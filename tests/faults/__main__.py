@@ -140,17 +140,26 @@ def _where(one: dict[str, Any]) -> str:
     return one["call"] if "call" in one else f"{one['command']}, {one['kind']}, {one['where']}"
 
 
+def _kept(path: Path, only: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the stored outcomes of all other commands."""
+    if not path.exists():
+        return []
+    stored = json.loads(path.read_text())["outcomes"]
+    return [one for one in stored if one.get("command", MALFORMED) not in only]
+
+
 def main() -> None:
     reader = argparse.ArgumentParser(description=__doc__)
     reader.add_argument("--out", type=Path, default=Path("results"))
     reader.add_argument("--seed", type=int, default=0)
     reader.add_argument("--share", type=float, default=1.0)
     reader.add_argument("--lanes", type=int, default=LANES)
-    reader.add_argument("--only", nargs="*", default=[])
+    reader.add_argument("--only", nargs="*", default=[], help="Names of commands; what is stored of others is kept.")
     given = reader.parse_args()
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         found = collect(Path(folder), given.seed, given.share, given.only, given.lanes)
     given.out.mkdir(parents=True, exist_ok=True)
+    found = [*_kept(given.out / "faults.json", given.only), *found] if given.only else found
     write_json(given.out / "faults.json", {"provenance": provenance(), "outcomes": found})
     write_text(given.out / "faults.md", page(found))
     wrong = [one for one in found if one["trouble"]]

@@ -52,6 +52,8 @@ class Running:
             prepare: called in the new process first.
         """
         self._files = home / f".{name}.out", home / f".{name}.err"
+        for path in self._files:
+            path.write_bytes(b"")
         self._began = time.monotonic()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -89,6 +91,8 @@ def run(arguments: Sequence[str], home: Path, name: str = "said", prepare: Calla
 def _be(arguments: Sequence[str], home: Path, files: tuple[Path, Path], prepare: Callable[[], None]) -> None:
     code = 70
     try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)  # until the command takes over
         os.setsid()
         os.chdir(home)
         for descriptor, path in enumerate(("/dev/null", *map(str, files))):
