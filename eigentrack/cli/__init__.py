@@ -60,7 +60,7 @@ def main() -> None:
         with handled(), logged():
             refuse_empty_paths(sys.argv[1:])
             code = app(join_eigenvalues(sys.argv[1:]), standalone_mode=False)
-        sys.exit(code)  # None: 0
+        sys.exit(code or 0)
     except Interrupted as stopped:
         err.print(str(stopped), markup=False, highlight=False, soft_wrap=True)
         sys.exit(stopped.exit_code)
