@@ -122,8 +122,11 @@ def page(found: list[dict[str, Any]]) -> str:
         lines += ["## What went wrong", ""]
         lines += [f"- `{_where(one)}`: {' '.join(one['trouble'].split())[:300]}" for one in wrong]
         lines += [""]
+    late = sum(one["ended_before"] for one in faults)
     lines += [
         "## How it was measured",
+        "",
+        f"In {late} of the faults the command had ended before its signal came, and they say nothing.",
         "",
         "`python -m tests.faults --out results`, which `make test-slow` runs as well. Signals come at moments spread "
         "over the seconds that a command takes (Ctrl-C to all of its processes, as a terminal sends it), disks fill "
