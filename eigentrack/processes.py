@@ -7,8 +7,8 @@
     worker.poll()  → Done or Failure  ◄── what the function returns or raises
 
 A worker process is spawned, as CUDA does not survive a fork. It runs one function after another, and ends when this process
-ends, for whatever reason. An error in it is returned as a Failure, not raised. Ctrl-C reaches all processes of a terminal:
-workers ignore it, so that this process can end them.
+ends, for whatever reason. An error in it is returned as a Failure, not raised. Ctrl-C reaches all processes of a terminal, and
+SIGTERM often a whole group: workers ignore both, so that this process can end them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
@@ -164,6 +165,23 @@ def _serve(connection: Connection, threads: int) -> None:
     Line(connection).serve()
 
 
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back, here until the block ends, and for ever in processes that are started in it.
+
+    A terminal sends Ctrl-C to all of its processes, and a worker would print a trace if it came while it is starting.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # it would start in the block otherwise, and let the signals through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Worker:
     """A process that runs one function at a time and is idle in between."""
 
@@ -177,7 +195,8 @@ class Worker:
         context = context or multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, threads), daemon=True)
-        self._process.start()
+        with _signals_held_back():
+            self._process.start()
         theirs.close()  # so that the connection closes when the process ends
         self.is_running = False
         self._seconds = self._deadline = float("inf")
@@ -282,6 +301,11 @@ class Pool:
         worker = self._idle.pop() if self._idle else Worker(threads=self._threads)
         worker.begin(task, *arguments)
         self._running.append((name, worker))
+
+    def stop(self) -> None:
+        """Ask the functions that are running to end soon."""
+        for _, worker in self._running:
+            worker.stop()
 
     def wait(self, seconds: float | None = None) -> list[tuple[Any, Event]]:
         """Wait for events, at most `seconds` (None: without a limit), and return each with the name of its task.

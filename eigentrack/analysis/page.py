@@ -15,7 +15,8 @@ from eigentrack.analysis.plots import plot_gates, plot_geometry, plot_horizons, 
 from eigentrack.compiler import save_compiled
 from eigentrack.files import write_text
 
-EXACT = "exact"
+PAGE, NUMBERS, EXACT = "inspection.html", "inspection.json", "exact"
+ENTRIES = (PAGE, NUMBERS, EXACT)
 MOST_ROWS = 64  # the most rows of a table on the page; the JSON has all rows
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#222}
 table{border-collapse:collapse;margin:.8rem 0}td,th{border:1px solid #ccc;padding:.15rem .6rem;text-align:right}
@@ -34,7 +35,7 @@ def write_inspection(inspection: Inspection, name: str, provenance: Mapping[str,
     folder.mkdir(parents=True, exist_ok=True)
     if inspection.snapped is not None:
         save_compiled(inspection.snapped.compiled, folder / EXACT)
-    page, numbers = folder / "inspection.html", folder / "inspection.json"
+    page, numbers = folder / PAGE, folder / NUMBERS
     text = json.dumps({"name": name, "provenance": dict(provenance), **inspection.to_json()}) + "\n"
     write_text(numbers, text)
     html = render(inspection, name, provenance)

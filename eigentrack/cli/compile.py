@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from eigentrack.automata.dfa import split_word
-from eigentrack.cli.console import err, out
+from eigentrack.cli.console import out, working
 from eigentrack.cli.drawing import Draw, check_drawing, draw_automaton
 from eigentrack.cli.language_options import (
     Alphabet,
@@ -26,7 +26,7 @@ from eigentrack.cli.language_options import (
     image_limit_or_default,
     read_automaton,
 )
-from eigentrack.cli.options import AsJson, check_folder
+from eigentrack.cli.options import AsJson, Overwrite, check_folder
 
 if TYPE_CHECKING:
     from eigentrack.compiler import Certificate, Robustness
@@ -55,6 +55,7 @@ def compile_command(
     state_limit: StateLimit = 200_000,
     image_limit: ImageLimit = None,
     draw: Draw = None,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Compile a network that recognises a regular language at every length, with the proof that it does.
@@ -62,6 +63,9 @@ def compile_command(
     Example: eigentrack compile '(ab|ba)*' -o net
     """
     from eigentrack.compiler import DTYPES, choose_plan, compile_network, save_compiled
+    from eigentrack.compiler.certificate import json_hash
+    from eigentrack.compiler.compiled import ENTRIES
+    from eigentrack.output_folder import Output, claimed
 
     if dtype not in DTYPES:
         raise ValueError(f"--dtype {dtype!r} is not known; there are {', '.join(DTYPES)}")
@@ -71,19 +75,28 @@ def compile_command(
     check_limit("--state-limit", state_limit)
     images = image_limit_or_default(image_limit)
     if draw is not None:
-        check_drawing(draw)
+        check_drawing(draw, overwrite)
     dfa = read_automaton(regex, alphabet, named, dfa_file, group, letters)
-    if draw is not None:  # first, as it may be refused
-        from eigentrack.automata import cascade
+    settings = {
+        "language": json_hash(dfa.to_json()),
+        "architecture": architecture,
+        "construction": construction,
+        "spread": spread,
+        "dtype": dtype,
+        "images": images,
+    }
+    with claimed(folder, Output("compiled network", ENTRIES, settings), overwrite=overwrite):
+        if draw is not None:  # first, as it may be refused
+            from eigentrack.automata import cascade
 
-        levels = None
-        with contextlib.suppress(ValueError):  # too large to decompose: the automaton alone is drawn
-            levels = cascade(dfa, images)
-        draw_automaton(dfa, levels, draw)
-    with err.status("drawing up plans, proving the best ..."):
-        choice = choose_plan(dfa, architecture, construction, spread, images)
-        compiled = compile_network(choice, DTYPES[dtype], state_limit)
-    save_compiled(compiled, folder)
+            levels = None
+            with contextlib.suppress(ValueError):  # too large to decompose: the automaton alone is drawn
+                levels = cascade(dfa, images)
+            draw_automaton(dfa, levels, draw)
+        with working("drawing up plans, proving the best ..."):
+            choice = choose_plan(dfa, architecture, construction, spread, images)
+            compiled = compile_network(choice, DTYPES[dtype], state_limit)
+        save_compiled(compiled, folder)
     certificate = compiled.certificate
     if as_json:
         robustness = None if compiled.robustness is None else compiled.robustness.to_json()
@@ -130,7 +143,7 @@ def verify_command(
         return
     from eigentrack.compiler import verify
 
-    with err.status("proving ..."):
+    with working("proving ..."):
         found = verify(folder, state_limit, language)
     if as_json:
         robustness = None if found.robustness is None else found.robustness.to_json()
@@ -149,7 +162,7 @@ def verify_command(
 def _verify_independently(folder: Path, state_limit: int, as_json: bool) -> None:
     from eigentrack.checker import check_folder
 
-    with err.status("computing every step exactly ..."):
+    with working("computing every step exactly ..."):
         found = check_folder(folder, state_limit)
     if as_json:
         out.print_json(json.dumps({"agrees": found.agrees, **asdict(found)}))

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from eigentrack.cli.console import err, out
-from eigentrack.cli.options import AsJson
+from eigentrack.cli.console import Bars, err, out
+from eigentrack.cli.options import AsJson, Overwrite, check_folder
 
 if TYPE_CHECKING:
     from eigentrack.experiments.paper.parity_twins import Outcome
@@ -20,27 +19,28 @@ if TYPE_CHECKING:
 def demo(
     seed: Annotated[int, typer.Option(help="Seed of the weights and of the batches.")] = 0,
     folder: Annotated[Path, typer.Option("--out", help="Where the numbers, the plot and the models go.")] = Path("runs/demo"),
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Train the \\[0,1] and \\[-1,1] twins of Mamba and DeltaNet on parity; print the table, write the plot (Figure 1).
 
     Example: eigentrack demo --seed 1 --out runs/demo
     """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--out {folder} is a file: name a folder")
-    folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    check_folder("--out", folder)  # before torch is loaded
     from eigentrack.experiments.paper import parity_twins
+    from eigentrack.output_folder import claimed
+    from eigentrack.training.config import check_seed
 
-    cells, models = parity_twins.twins(seed), folder / "models"
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"), TimeRemainingColumn()
-    with Progress(*columns, console=err, disable=as_json) as progress:
-        bars = [progress.add_task(cell.name, total=cell.training.steps, loss="") for cell in cells]
+    check_seed(seed)
+    cells, models = parity_twins.twins(seed), folder / parity_twins.MODELS
+    output = parity_twins.output(seed)
+    with claimed(folder, output, overwrite=overwrite), Bars(shown=not as_json) as bars:
 
         def report(number: int, step: int, loss: float) -> None:
-            progress.update(bars[number], completed=step + 1, loss=f"loss {loss:.3f}")
+            bars.show(cells[number].name, step + 1, cells[number].training.steps, f"loss {loss:.3f}")
 
         outcomes = parity_twins.run_twins(cells, report, models)
-    numbers, picture = parity_twins.write_report(outcomes, folder)
+        numbers, picture = parity_twins.write_report(outcomes, folder)
     if as_json:
         out.print_json(json.dumps(parity_twins.to_json(outcomes)))
     else:

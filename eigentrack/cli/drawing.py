@@ -19,18 +19,27 @@ FORMATS = (".svg", ".png")
 Draw = Annotated[Path | None, typer.Option(help="Draw the automaton and its cascade: FILE.svg or FILE.png.")]
 
 
-def check_drawing(path: Path) -> None:
-    """Raise if the file's name does not end in a format that can be drawn."""
+def check_drawing(path: Path, overwrite: bool) -> None:
+    """Raise if the file's name does not end in a format that can be drawn, or if the file is there already."""
     if path.suffix not in FORMATS:
         raise ValueError(f"--draw {path} must end in .svg or .png")
+    if path.exists() and not overwrite:
+        raise ValueError(f"--draw {path} is there already: name another file, or add --overwrite to replace it")
 
 
 def draw_automaton(dfa: DFA, levels: Cascade | None, path: Path) -> None:
     if dfa.states > MOST_STATES:
         raise ValueError(f"--draw: {dfa.states} states are too many to draw; at most {MOST_STATES}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    command = ["dot", f"-T{path.suffix[1:]}", "-o", str(path)]
-    if not shutil.which("dot") or subprocess.run(command, input=_dot(dfa, levels), text=True, check=False).returncode:
+    command = ["dot", f"-T{path.suffix[1:]}"]
+    drawn = (
+        subprocess.run(command, input=_dot(dfa, levels).encode(), capture_output=True, check=False)
+        if shutil.which("dot")
+        else None
+    )
+    if drawn is not None and drawn.returncode == 0:
+        write_atomically(path, lambda beside: Path(beside).write_bytes(drawn.stdout))
+    else:
         _draw_by_matplotlib(dfa, levels, path)
 
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from eigentrack.automata.language_class import CLASS_IN_WORDS
-from eigentrack.cli.console import err, out
+from eigentrack.cli.console import err, out, working
 from eigentrack.cli.design_options import Depth, EigenvaluesOfLayers, Factors, LayerNames, Precision, read_design
 from eigentrack.cli.drawing import Draw, check_drawing, draw_automaton
 from eigentrack.cli.language_options import (
@@ -55,6 +55,7 @@ def explain(
     precision: Precision = None,
     brief: Annotated[bool, typer.Option("--brief", help="Print one line for each architecture, without reasons.")] = False,
     draw: Draw = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --draw.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Explain what a regular language needs: automaton, monoid, class, and which architectures can recognise it, and why.
@@ -75,9 +76,9 @@ def explain(
     images = image_limit_or_default(image_limit)
     own = read_design(layer, eigenvalues, layers, householders, precision)
     if draw is not None:
-        check_drawing(draw)
+        check_drawing(draw, overwrite)
     dfa = read_automaton(regex, alphabet, named, dfa_file, group, letters)
-    with err.status("classifying, judging ..."):
+    with working("classifying, judging ..."):
         language = classify(dfa, DEFAULT_LIMIT if monoid_limit is None else monoid_limit)
         judged = verdicts(dfa, language, images, STANDARD if own is None else (own,))
         try:

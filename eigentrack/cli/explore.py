@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from eigentrack.cli.console import out
+from eigentrack.cli.interruption import saying
 
 
 def explore(
@@ -20,4 +21,5 @@ def explore(
     """
     from eigentrack.explorer.server import serve
 
-    serve(host, port, open_browser=browser, say=lambda text: out.print(text, markup=False, highlight=False, soft_wrap=True))
+    with saying("the page is closed"):
+        serve(host, port, open_browser=browser, say=lambda text: out.print(text, markup=False, highlight=False, soft_wrap=True))

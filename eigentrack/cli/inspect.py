@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from eigentrack.cli.console import err, out
-from eigentrack.cli.options import AsJson, Device, check_device, check_folder, named_values
+from eigentrack.cli.console import Bars, out
+from eigentrack.cli.options import AsJson, Device, Overwrite, check_device, check_folder, named_values
 
 MOST_LETTERS = 1e9  # hours
 Task = Annotated[
@@ -28,6 +27,7 @@ def inspect(
     folder: Annotated[
         Path | None, typer.Option("--out", help="Where the page and the numbers go; else into CHECKPOINT.")
     ] = None,
+    overwrite: Overwrite = False,
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
@@ -37,8 +37,9 @@ def inspect(
     """
     from eigentrack.analysis.inspection import inspect_network
     from eigentrack.analysis.loading import load_inspected
-    from eigentrack.analysis.page import EXACT, summary_rows, write_inspection
+    from eigentrack.analysis.page import ENTRIES, EXACT, summary_rows, write_inspection
     from eigentrack.experiments.running.provenance import provenance
+    from eigentrack.output_folder import Output, claimed
     from eigentrack.training.config import check_seed
 
     check_seed(seed)
@@ -48,19 +49,17 @@ def inspect(
     target = folder or checkpoint
     check_folder("CHECKPOINT", checkpoint)
     check_folder("--out", target)
-    loaded = load_inspected(checkpoint, task, named_values("--task-option", task_option), device)
-    target.mkdir(parents=True, exist_ok=True)  # where that cannot be, it is known before the work
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn()
-    with Progress(*columns, console=err, disable=as_json) as bars:
-        numbers: dict[str, TaskID] = {}
+    options = named_values("--task-option", task_option)
+    loaded = load_inspected(checkpoint, task, options, device)
+    settings = {"network": str(checkpoint.resolve()), "task": task, "options": options, "longest": longest, "seed": seed}
+    output, beside = Output("inspection", ENTRIES, settings), target.resolve() == checkpoint.resolve()
+    with claimed(target, output, guest=beside, overwrite=overwrite), Bars(shown=not as_json) as bars:
 
         def report(what: str, done: int, total: int) -> None:
-            if what not in numbers:
-                numbers[what] = bars.add_task(what, total=total)
-            bars.update(numbers[what], completed=done)
+            bars.show(what, done, total, f"{done}/{total}")
 
         found = inspect_network(loaded, longest=int(longest), seed=seed, progress=report)
-    page, values = write_inspection(found, checkpoint.name, provenance(), target)
+        page, values = write_inspection(found, checkpoint.name, provenance(), target)
     if as_json:
         out.print_json(values.read_text())
         return

@@ -13,6 +13,9 @@ import typer
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read, and nothing else.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 TextField = Annotated[str, typer.Option(help="Where a row of JSONL, Parquet or a dataset holds its text.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace an earlier output of this command, or write beside other files.")
+]
 CHOOSE_FIELD = "choose with --text-field"  # the remedy in errors about a text field
 
 EIGENVALUES = "--eigenvalues"
@@ -29,7 +32,12 @@ def check_device(device: str) -> None:
     except (RuntimeError, AssertionError):
         usable = False
     if not usable:
-        raise ValueError(f"--device {device} is not to be had here; cpu always is")
+        raise ValueError(f"--device {device}: torch finds no such device on this machine; --device cpu always works")
+
+
+def refuse_both(resume: bool, overwrite: bool) -> None:
+    if resume and overwrite:
+        raise ValueError("--resume goes on with the run in --out, --overwrite replaces it: give one of them")
 
 
 def check_folder(flag: str, folder: Path) -> None:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markdown import Markdown
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from eigentrack.cli.console import err, out
+from eigentrack.cli.console import Bars, err, out
+from eigentrack.cli.interruption import GOES_ON, noted, raise_if_noted, saying
 from eigentrack.cli.options import AsJson, Device, check_device
 from eigentrack.experiments.catalogue import LANGUAGE, OPEN, SYNTHETIC, named_experiment
 
 if TYPE_CHECKING:
     from eigentrack.experiments.reporting.report import Report
-    from eigentrack.experiments.running.ledger import SweepProgress
+    from eigentrack.experiments.running.ledger import Ledger, SweepProgress
+
+LAUNCHERS = ("local", "ray")
 
 
 def reproduce(
@@ -53,6 +54,9 @@ def reproduce(
             help="A file (.tar.gz) that carries the cells on: read first if it is there, written when the sweep ends."
         ),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Write beside other files in --out; finished cells are kept.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a table or a figure of the paper, or an open question: numbers, a plot, and a page with ours beside the paper's.
@@ -69,11 +73,11 @@ def reproduce(
     from eigentrack.experiments.running.ledger import launching
     from eigentrack.experiments.running.ray_launcher import run_on_ray
     from eigentrack.experiments.running.sweep import run_locally
+    from eigentrack.output_folder import Output, claimed
 
     experiments = [named_experiment(name) for name in dict.fromkeys(names)]
-    launchers = {"local": run_locally, "ray": run_on_ray}
-    if launcher not in launchers:
-        raise ValueError(f"--launcher {launcher} is not known; there are {', '.join(launchers)}")
+    if launcher not in LAUNCHERS:
+        raise ValueError(f"--launcher {launcher} is not known; there are {', '.join(LAUNCHERS)}")
     language_models = [experiment.name for experiment in experiments if experiment.prepare is not None]
     if language_models and launcher == "ray":
         raise ValueError(f"--launcher ray shares no disk, and the cells of {language_models[0]} share a corpus: leave it out")
@@ -88,32 +92,35 @@ def reproduce(
     check_device(device)
     chosen_seeds, texts = _seeds(seeds), _texts(data or [])
     folder = Path("runs/reproduce") / budget if folder is None else folder
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--out {folder} is a file: name a folder")
-    folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    if archive is not None and archive.exists():
-        unpack_cells(archive, folder / CELLS)
-    launch = partial(launchers[launcher], jobs=jobs or _jobs(device, bool(language_models)), device=device)
-    if minutes is not None:
-        launch = partial(launch, until=begun + 60 * minutes)
+    at_a_time = jobs or _jobs(device, bool(language_models))
 
-    columns = TextColumn("{task.fields[cells]}"), BarColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=err, disable=as_json) as progress:
-        bar = progress.add_task("", total=None, cells="")
+    names_of_files = [f"{each.name}.{kind}" for each in experiments for kind in ("md", "json", "png")]
+    output, known = Output("reproduction", tuple(names_of_files), {}), (folder / CELLS).is_dir()
+    with claimed(folder, output, known=known, overwrite=overwrite), saying(GOES_ON), Bars(shown=not as_json) as bars:
+        if archive is not None and archive.exists():
+            unpack_cells(archive, folder / CELLS)
 
         def show(state: SweepProgress) -> None:
-            cells = f"{state.finished} of {state.cells} cells"
-            progress.update(bar, completed=state.steps_done, total=state.steps, cells=cells)
+            bars.show("", state.steps_done, state.steps, f"{state.finished} of {state.cells} cells")
 
-        def say(text: str) -> None:
-            progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        def launch(ledger: Ledger) -> None:
+            if launcher == "ray":
+                run_on_ray(ledger, jobs=at_a_time, device=device)
+                return
+            with noted() as is_stopped:
 
-        sweep = launching(launch, report=show, say=say)
+                def is_over() -> bool:
+                    return is_stopped() or (minutes is not None and time.time() >= begun + 60 * minutes)
+
+                run_locally(ledger, jobs=at_a_time, device=device, is_over=is_over)
+            raise_if_noted(GOES_ON)
+
+        sweep = launching(launch, report=show)
         if archive is not None:
             sweep = carried_in(archive, sweep, whole=any(each.study is not None for each in experiments))
         left = run_cells(experiments, budget, folder, sweep, chosen_seeds) if len(experiments) > 1 else 0
         ready = [] if left else experiments  # interrupted, the reports wait
-        done = [run_experiment(each, budget, folder, sweep, chosen_seeds, data=texts, say=say) for each in ready]
+        done = [run_experiment(each, budget, folder, sweep, chosen_seeds, data=texts) for each in ready]
     failed = 0
     for report, files in done:
         if as_json:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from eigentrack.cli.console import TrainingBar, out
-from eigentrack.cli.options import Device, check_device, named_values
+from eigentrack.cli.interruption import resumable
+from eigentrack.cli.options import Device, Overwrite, check_device, named_values, refuse_both
+
+# options that may stand beside a stored configuration, by their names in `train`
+KEPT_FLAGS = ("folder", "config", "resume", "overwrite", "device", "graph", "compiled", "tensorboard", "verbose", "quiet")
 
 
 def train(
@@ -41,6 +46,7 @@ def train(
     checkpoint_every: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 100,
     telemetry_every: Annotated[int, typer.Option(help="Steps between looks at gradients and gates; 0: never.")] = 100,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    overwrite: Overwrite = False,
     device: Device = "cpu",
     graph: Annotated[bool, typer.Option("--graph/--no-graph", help="On a GPU, replay the step as a CUDA graph.")] = True,
     compiled: Annotated[
@@ -53,12 +59,15 @@ def train(
     Example: eigentrack train --task group --task-option name=S3 --layer deltanet --eigenvalues -1,1 --out runs/s3
     """
     from eigentrack.spectrum import parse_eigenvalues
-    from eigentrack.training.run import RUN_FILE, RunConfig, load_run_file, run_training
+    from eigentrack.training.run import CHECKPOINTS, RUN_FILE, RunConfig, load_run_file, run_training
 
+    refuse_both(resume, overwrite)
+    if config is not None and not config.exists():
+        raise ValueError(f"--config {config} is not there: name a run in YAML or JSON")
     check_device(device)
     stored = config or (folder / RUN_FILE if resume and (folder / RUN_FILE).exists() else None)
     if stored is not None:
-        _refuse_flags(context, stored, except_for=("folder", "config", "resume", "device", "graph", "compiled", "tensorboard"))
+        _refuse_flags(context, stored, except_for=KEPT_FLAGS)
         run_config = load_run_file(stored)
     else:
         run_config = RunConfig.from_json(
@@ -88,17 +97,19 @@ def train(
                 "telemetry_every": telemetry_every,
             }
         )
-    with TrainingBar(run_config.training.steps, _said) as bar:
+    again = shlex.join(["eigentrack", "train", "--out", str(folder), "--resume"])
+    with resumable(again, folder / CHECKPOINTS) as is_over, TrainingBar(run_config.training.steps, _said) as bar:
         result = run_training(
             run_config,
             folder,
             resume=resume,
+            overwrite=overwrite,
             device=device,
             graph=graph,
             compiled=compiled,
             tensorboard=tensorboard,
+            is_over=is_over,
             report=bar.report,
-            say=bar.say,
         )
     verdict = "solved" if result.solved else "not solved"
     out.print(f"{verdict} after {result.steps} steps, validation accuracy {result.validation_accuracy:.4f}", highlight=False)
@@ -119,7 +130,8 @@ def _refuse_flags(context: typer.Context, stored: Path, except_for: tuple[str, .
     for name in context.params:
         source = context.get_parameter_source(name)
         if name not in except_for and source is not None and source.name == "COMMANDLINE":
-            raise ValueError(f"{name} is given on the command line and in {stored}: leave it out, or edit the file")
+            flag = next(option.opts[0] for option in context.command.params if option.name == name)
+            raise ValueError(f"{flag} is given on the command line and in {stored}: leave it out, or edit the file")
 
 
 def _range_for(layer: str, given: str | None) -> str:
@@ -128,7 +140,7 @@ def _range_for(layer: str, given: str | None) -> str:
 
     if given is not None and layer in MIXERS and "eigenvalues" not in accepted_options(MIXERS[layer]):
         raise ValueError(f"--eigenvalues {given}: the layer {layer!r} has no eigenvalues to choose; leave the flag out")
-    return given or "-1,1"
+    return "-1,1" if given is None else given
 
 
 def _pair(flag: str, text: str) -> list[int]:

@@ -31,13 +31,14 @@ from eigentrack.compiler.closure import TooManyJointStates, state_parts
 from eigentrack.compiler.network import build_network
 from eigentrack.compiler.plan import Alphabet, NetworkPlan
 from eigentrack.compiler.robustness import CANDIDATES, Robustness, certify_robust, confirm_robust
-from eigentrack.files import write_json, write_text
+from eigentrack.files import write_json, write_text, written_together
 from eigentrack.json_text import parse_json
 from eigentrack.layers import DeltaNet
 from eigentrack.models import SequenceModel, load_model, save_model
 
 AUTOMATON, PLAN, CERTIFICATE, MODEL = "automaton.json", "plan.json", "certificate.json", "model"
 ROBUSTNESS, JOINT_STATES = "robustness.json", "joint_states.json"
+ENTRIES = (CERTIFICATE, ROBUSTNESS, JOINT_STATES, PLAN, AUTOMATON, MODEL)  # of a folder
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
 SNAPPED = "snapped"  # the construction that is read off a trained network
 MOST_TOKENS = 1000  # the most tokens per letter, each of which applies one factor
@@ -116,17 +117,15 @@ def network_facts(model: SequenceModel, dfa: DFA, alphabet: Alphabet) -> dict[st
 
 def save_compiled(compiled: Compiled, folder: Path) -> None:
     """Write `compiled`, a compiled network, to `folder`; the certificate comes last, so that a folder with one is complete."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in (CERTIFICATE, ROBUSTNESS, JOINT_STATES):
-        (folder / stale).unlink(missing_ok=True)
-    save_model(compiled.model, folder / MODEL)
-    write_json(folder / AUTOMATON, compiled.dfa.to_json())
-    write_json(folder / PLAN, compiled.summary)
-    if compiled.robustness is not None:
-        write_json(folder / ROBUSTNESS, compiled.robustness.to_json())
-    if compiled.certificate.joint_states is not None:
-        write_text(folder / JOINT_STATES, compiled.certificate.joint_states.to_json_text())
-    write_json(folder / CERTIFICATE, compiled.certificate.to_json())
+    with written_together(folder, last=CERTIFICATE, stale=(ROBUSTNESS, JOINT_STATES)) as new:
+        save_model(compiled.model, new / MODEL)
+        write_json(new / AUTOMATON, compiled.dfa.to_json())
+        write_json(new / PLAN, compiled.summary)
+        if compiled.robustness is not None:
+            write_json(new / ROBUSTNESS, compiled.robustness.to_json())
+        if compiled.certificate.joint_states is not None:
+            write_text(new / JOINT_STATES, compiled.certificate.joint_states.to_json_text())
+        write_json(new / CERTIFICATE, compiled.certificate.to_json())
 
 
 def load_compiled(folder: Path) -> Compiled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from eigentrack.experiments.reporting.report import Report
 from eigentrack.experiments.running.ledger import Ledger, Sweep
 from eigentrack.experiments.running.provenance import provenance
 
+log = logging.getLogger(__name__)
 CELLS = "cells"  # the folder of all cells, which experiments in one folder share
 
 
@@ -38,7 +40,7 @@ def reproduce(
     seeds: Sequence[int] = (),
     *,
     data: dict[str, str] | None = None,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = log.info,
 ) -> tuple[Report, list[Path]]:
     """Run the cells that are not finished, whichever experiment ran the others, and write the report.
 

@@ -50,6 +50,11 @@ class World:
         if self.ranks > 1:
             distributed.barrier()
 
+    def any(self, here: bool) -> bool:
+        """Return whether `here` is true in any of the processes, all of which make this call."""
+        flag = torch.tensor(int(here), device="cpu")
+        return bool(self.sum(flag).item())
+
 
 @contextmanager
 def join_world(device: str) -> Iterator[World]:

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eigentrack.files import only_process_in, write_json
+from eigentrack.files import remove, write_json, written_together
 from eigentrack.lm.blocks import BlockStore, cut_blocks, encode_blocks
 from eigentrack.lm.corpus import INDEX_FILE, TOKENIZER_FOLDER, Corpus, CorpusIndex
 from eigentrack.lm.documents import TRAIN, Documents, Place
 from eigentrack.lm.shards import write_shards
-from eigentrack.lm.tokenizer import NamedTokenizer, Tokenizer, TrainedBpe, load_tokenizer
+from eigentrack.lm.tokenizer import TOKENIZER_FILE, NamedTokenizer, Tokenizer, TrainedBpe, load_tokenizer
+from eigentrack.output_folder import Output, claimed
 
 WORK_FOLDER, SETTINGS_FILE = ".preparing", "settings.json"
+ENTRIES = (INDEX_FILE, WORK_FOLDER, TOKENIZER_FOLDER, "*.tokens", "*.starts")  # of a corpus
 
 
 @dataclass(frozen=True)
@@ -38,38 +40,48 @@ def prepare(
     folder: Path,
     tokenizer: NamedTokenizer | TrainedBpe,
     *,
+    overwrite: bool = False,
     processes: int = 1,
     report: Callable[[Progress], object] = lambda progress: None,
 ) -> CorpusIndex:
     """Prepare a corpus in a folder, or go on with one that was stopped, and return its index.
 
+    A corpus that was prepared before with the same arguments is left as it is.
+
     Args:
         documents: the text.
         folder: where the corpus is written.
         tokenizer: a tokenizer by name, or a BPE that is trained on the text.
+        overwrite: whether to delete another corpus in the folder, and to write beside other files in it.
         processes: how many processes encode.
         report: called with the progress from time to time.
     """
     if processes < 1:
         raise ValueError(f"processes={processes} must be at least 1")
-    if folder.is_file():
-        raise ValueError(f"--out {folder} is a file: name a folder")
-    with only_process_in(folder):
-        work = folder / WORK_FOLDER
-        finished = _open_work(folder, work, {"documents": documents.identity(), "tokenizer": repr(tokenizer)})
-        if not finished:
-            loaded = _tokenizer(documents, tokenizer, work, report)
-            dtype = "uint16" if loaded.vocab_size <= 2**16 else "uint32"
+    settings = json.loads(json.dumps({"documents": documents.identity(), "tokenizer": repr(tokenizer)}))
+    work = folder / WORK_FOLDER
+    is_half_done = (work / SETTINGS_FILE).exists() and json.loads((work / SETTINGS_FILE).read_text()) == settings
+    with claimed(folder, Output("corpus", ENTRIES, settings), known=is_half_done, overwrite=overwrite):
+        if not (folder / INDEX_FILE).exists():
+            _open_work(folder, work, settings)
             store = BlockStore(work)
-            _encode(documents, store, work / TOKENIZER_FOLDER, dtype, processes, report)
+            try:
+                loaded = _tokenizer(documents, tokenizer, work, report)
+                dtype = "uint16" if loaded.vocab_size <= 2**16 else "uint32"
+                _encode(documents, store, work / TOKENIZER_FOLDER, dtype, processes, report)
+            except ValueError:
+                if not store.count():  # a wrong value, and nothing to go on with
+                    remove(work)
+                raise
             splits = write_shards((store.load(number) for number in range(store.count())), folder, dtype)
             if not splits:
                 _remove_work(work)
                 raise ValueError("the sources hold no text: there is nothing to prepare")
-            shutil.copytree(work / TOKENIZER_FOLDER, folder / TOKENIZER_FOLDER, dirs_exist_ok=True)
+            _copy_tokenizer(work / TOKENIZER_FOLDER, folder / TOKENIZER_FOLDER)
             index = CorpusIndex(dtype, loaded.vocab_size, loaded.end, loaded.fingerprint, splits)
             write_json(folder / INDEX_FILE, index.to_json())  # last: a folder with an index is complete
-        _remove_work(work)
+        if work.exists():
+            _remove_work(work)
         return CorpusIndex.load(folder)
 
 
@@ -85,25 +97,24 @@ def verify_corpus(folder: Path) -> CorpusIndex:
     return index
 
 
-def _open_work(folder: Path, work: Path, settings: dict[str, Any]) -> bool:
-    """Make the working folder, or check that it has the same settings; return whether the corpus is already complete."""
+def _open_work(folder: Path, work: Path, settings: dict[str, Any]) -> None:
+    """Make the working folder, or check that it has the same settings."""
     path = work / SETTINGS_FILE
-    settings = json.loads(json.dumps(settings))
     is_same = path.exists() and json.loads(path.read_text()) == settings
-    if (folder / INDEX_FILE).exists():
-        if not is_same:
-            raise ValueError(f"{folder} already holds a corpus: name another folder, or remove it first")
-        return True
     if work.exists() and not is_same:
         if BlockStore(work).count():
             raise ValueError(
                 f"{folder} holds a half-done corpus of other sources or options: give the same ones to go on, "
-                f"or remove {work} to start anew"
+                "or add --overwrite to start anew"
             )
         shutil.rmtree(work)  # the earlier preparation failed before it encoded anything
     work.mkdir(parents=True, exist_ok=True)
     write_json(path, settings)
-    return False
+
+
+def _copy_tokenizer(source: Path, target: Path) -> None:
+    with written_together(target, last=TOKENIZER_FILE) as new:
+        shutil.copytree(source, new, dirs_exist_ok=True)
 
 
 def _remove_work(work: Path) -> None:

@@ -6,6 +6,8 @@ written. So a checkpoint is either complete or absent. Any number of processes c
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import shutil
 import warnings
 from collections.abc import Callable
@@ -19,10 +21,13 @@ from torch.distributed import checkpoint
 from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.api import CheckpointException
 
+from eigentrack.files import write_json
+from eigentrack.json_text import parse_json
 from eigentrack.lm.step import LanguageStep
 
+log = logging.getLogger(__name__)
 KEPT = 2  # the last checkpoint, and one to fall back on
-UNFINISHED = ".unfinished"
+UNFINISHED, CHECKSUMS = ".unfinished", "sha256.json"
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -44,12 +49,15 @@ class ShardedCheckpoints:
         self.finish()
         saving = checkpoint.async_save(
             _tensors(self.step),
-            storage_writer=_Writer(self.folder / f"step-{done:09d}"),
+            storage_writer=_Writer(self._path(done)),
             process_group=self.step.world.checkpoint_group,
             no_dist=self.step.world.ranks == 1,
         )
         assert isinstance(saving, Future)
         self._pending = done, saving
+
+    def _path(self, done: int) -> Path:
+        return self.folder / f"step-{done:09d}"
 
     def finish(self) -> None:
         """Wait for the checkpoint that is being written; report a failure by `say` instead of raising it."""
@@ -58,13 +66,19 @@ class ShardedCheckpoints:
         (done, saving), self._pending = self._pending, None
         try:
             saving.result()
+            log.debug("checkpoint of step %d: %s", done, self.folder)
         except (CheckpointException, OSError) as error:
+            if self.step.world.leads:  # half of it would take the space that the next one needs
+                shutil.rmtree(_unfinished(self._path(done)), ignore_errors=True)
             self._say(f"the checkpoint of step {done} could not be written ({_reason(error)}); going on without it")
 
     def load(self) -> int:
         """Restore the newest checkpoint that can be read; return the number of steps done, 0 if there is no checkpoint."""
         found = complete_checkpoints(self.folder)
         for path in reversed(found):
+            if self.step.world.any(self.step.world.leads and _is_damaged(path)):
+                self._say(f"{path.name} cannot be used (it is damaged); going back to what was before it")
+                continue
             tensors = _tensors(self.step)
             try:
                 checkpoint.load(
@@ -99,10 +113,29 @@ class _Writer(HuggingFaceStorageWriter):
     def finish(self, metadata: Any, results: Any) -> None:
         """Rename the folder and remove old checkpoints; one process calls this after all have written."""
         super().finish(metadata, results)
+        unfinished = _unfinished(self._target)
+        write_json(unfinished / CHECKSUMS, _checksums(unfinished))
         shutil.rmtree(self._target, ignore_errors=True)
         _unfinished(self._target).rename(self._target)
         for old in complete_checkpoints(self._target.parent)[:-KEPT]:
             shutil.rmtree(old)
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    found = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def _is_damaged(folder: Path) -> bool:
+    """Return whether the files of a checkpoint differ from its list of checksums, which older checkpoints do not have."""
+    path = folder / CHECKSUMS
+    try:
+        return path.exists() and parse_json(path.read_text()) != _checksums(folder)
+    except (ValueError, OSError):
+        return True
 
 
 def _unfinished(target: Path) -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigentrack.files import write_json
+from eigentrack.files import NotWritten, write_json, write_text
 from eigentrack.lm.optional_packages import require
 
 TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
@@ -80,10 +80,13 @@ class NamedTokenizer:
             tokenizer = AutoTokenizer.from_pretrained(self.name)
         except Exception as error:  # transformers raises its own kinds, and those of the network and the files below it
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ValueError(f"tokenizer {self.name!r} is not to be had: {reason}") from None
+            raise ValueError(f"tokenizer {self.name!r} cannot be loaded, neither from a folder nor by name: {reason}") from None
         if not tokenizer.is_fast:
             raise ValueError(f"tokenizer {self.name!r} has no fast form ({TOKENIZER_FILE}): choose another one")
-        tokenizer.save_pretrained(folder)
+        try:
+            tokenizer.save_pretrained(folder)
+        except Exception as error:  # the Rust library raises plain Exceptions
+            raise NotWritten(folder, error, was_there=False) from None
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ class TrainedBpe:
         )
         rust.train_from_iterator(_sample(texts), trainer)
         folder.mkdir(parents=True, exist_ok=True)
-        rust.save(str(folder / TOKENIZER_FILE))
+        write_text(folder / TOKENIZER_FILE, rust.to_str(pretty=True))
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": END_OF_TEXT, "clean_up_tokenization_spaces": False}
         write_json(folder / CONFIG_FILE, config)
 

@@ -6,6 +6,7 @@ A run that was killed at any moment can go on from its last complete checkpoint,
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from eigentrack.files import written_together
 from eigentrack.lm.batches import PackedBatches
 from eigentrack.lm.config import LanguageRunConfig, load_language_run
 from eigentrack.lm.corpus import TOKENIZER_FOLDER, Corpus, CorpusIndex
@@ -25,10 +27,12 @@ from eigentrack.lm.sharded_checkpoint import ShardedCheckpoints
 from eigentrack.lm.step import LanguageStep, pays_to_compile
 from eigentrack.lm.tokenizer import TOKENIZER_FILE, fingerprint
 from eigentrack.models import SequenceModel, save_model
+from eigentrack.models.storage import CONFIG_FILE
 from eigentrack.training.driver import TrainingRun, drive
 from eigentrack.training.metrics_log import Metrics, require_tensorboard
 from eigentrack.training.step import Outcome
 
+log = logging.getLogger(__name__)
 BYTES_READ_FIRST = 4 << 30  # a corpus of at most so many bytes is checked before the run, which takes some seconds
 
 
@@ -47,12 +51,14 @@ def run_language_training(
     folder: Path,
     *,
     resume: bool = False,
+    overwrite: bool = False,
     device: str = "cpu",
     graph: bool = True,
     compiled: bool | None = None,
     tensorboard: bool = False,
+    is_over: Callable[[], bool] | None = None,
     report: Callable[[int, Metrics], None] = lambda done, metrics: None,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = log.warning,
 ) -> LanguageRunResult:
     """Train a language model, or go on with a training that was stopped.
 
@@ -60,10 +66,12 @@ def run_language_training(
         config: the settings of the run.
         folder: where the run is written.
         resume: whether to go on with the run in the folder.
+        overwrite: whether to delete a run that the folder holds, and to write beside other files in it.
         device: "cpu" or "cuda".
         graph: whether to replay the step as a CUDA graph where that is possible.
         compiled: whether torch.compile fuses each block; None: only in a long run on one GPU whose shapes stay the same.
         tensorboard: whether to write the metrics for TensorBoard, too.
+        is_over: asked after every step; once it is true, the run writes a checkpoint and raises RunStopped. None: never.
         report: called with the number of steps done and the metrics of every step, in the first process only.
         say: called with each message, in the first process only.
     """
@@ -74,7 +82,17 @@ def run_language_training(
         say = say if world.leads else lambda text: None
         try:
             run = _LanguageRun(config, world, compiled, say)
-            outcome = drive(run, folder, resume=resume, graph=graph, tensorboard=tensorboard, report=report, say=say)
+            outcome = drive(
+                run,
+                folder,
+                resume=resume,
+                overwrite=overwrite,
+                graph=graph,
+                tensorboard=tensorboard,
+                is_over=is_over,
+                report=report,
+                say=say,
+            )
         except torch.OutOfMemoryError:
             rows = training.batch // (world.ranks * training.accumulation)
             raise ValueError(
@@ -138,10 +156,13 @@ class _LanguageRun(TrainingRun):
 
     def save_model(self, folder: Path) -> None:
         """Save the whole model in float32, and the tokenizer if the corpus has one; only the first process writes."""
-        _save_model(self.step, folder)
-        tokenizer = self.batches.corpus.folder / TOKENIZER_FOLDER
-        if self.world.leads and tokenizer.is_dir():
-            shutil.copytree(tokenizer, folder, dirs_exist_ok=True)
+        model, tokenizer = _whole_model(self.step), self.batches.corpus.folder / TOKENIZER_FOLDER
+        if model is None:
+            return
+        with written_together(folder, last=CONFIG_FILE) as new:
+            save_model(model, new)
+            if tokenizer.is_dir():
+                shutil.copytree(tokenizer, new, dirs_exist_ok=True)
 
 
 def _batches(config: LanguageRunConfig, split: str) -> PackedBatches:
@@ -180,17 +201,18 @@ def _check_bytes(splits: Sequence[Corpus], say: Callable[[str], None]) -> None:
         raise ValueError(f"{tokenizer} is not the tokenizer that made the corpus: copy or prepare it again")
 
 
-def _save_model(step: LanguageStep, folder: Path) -> None:
+def _whole_model(step: LanguageStep) -> SequenceModel | None:
+    """Gather the parameters of all processes and return the model in float32, in the first process only."""
     whole: dict[str, Tensor] = {}
     for name, weight in step.parameters.items():
         tensor = weight.full_tensor() if isinstance(weight, DTensor) else weight
         if step.world.leads:
             whole[name] = tensor.detach().cpu()
     if not step.world.leads:
-        return
+        return None
     with torch.device("meta"):
         model = SequenceModel(step.weights.config)
     kept = model.state_dict().keys()
     whole |= {name: buffer.cpu() for name, buffer in step.weights.named_buffers() if name in kept}
     model.load_state_dict(whole, strict=False, assign=True)  # not strict: a tied head is not among the parameters
-    save_model(model, folder)
+    return model

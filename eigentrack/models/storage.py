@@ -6,14 +6,17 @@ have a prefix, and the weights may be split into several files (shards), which a
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors import safe_open
 from torch import Tensor
 
-from eigentrack.files import write_json, write_tensors
+from eigentrack.files import read_tensors as read_safetensors
+from eigentrack.files import write_json, write_tensors, written_together
 from eigentrack.json_text import parse_json
 from eigentrack.models.config import ModelConfig
 from eigentrack.models.sequence_model import SequenceModel
@@ -21,16 +24,16 @@ from eigentrack.models.sequence_model import SequenceModel
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)  # the types of weights
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"  # {"weight_map": {tensor: file}}, if there are several files
+CONFIG_CHECKSUM = "config_sha256"  # the entry in the metadata of the weights
 WRAPPED_CONFIG, WRAPPED_WEIGHTS = "sequence_model", "model."  # key and prefix in folders of transformers
 
 
 def save_model(model: SequenceModel, folder: str | Path) -> None:
     """Write the configuration and the weights of `model` to `folder`, which is created if it does not exist."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    # weights first, so that a folder with a configuration is complete
-    write_tensors(folder / WEIGHTS_FILE, stored_weights(model), {"format": "pt"})
-    write_json(folder / CONFIG_FILE, model.config.to_json())
+    with written_together(Path(folder), last=CONFIG_FILE) as new:
+        config = model.config.to_json()
+        write_tensors(new / WEIGHTS_FILE, stored_weights(model), {"format": "pt", CONFIG_CHECKSUM: _config_checksum(config)})
+        write_json(new / CONFIG_FILE, config)
 
 
 def load_model(folder: str | Path, device: str | torch.device = "cpu") -> SequenceModel:
@@ -40,10 +43,26 @@ def load_model(folder: str | Path, device: str | torch.device = "cpu") -> Sequen
     weights = {name.removeprefix(WRAPPED_WEIGHTS): tensor for name, tensor in read_tensors(folder).items()}
     model = SequenceModel(config)
     _check_weights(folder, weights, stored_weights(model))
+    _check_config(folder)
     model.load_state_dict(weights, strict=not config.tie_embeddings, assign=True)  # keeps the precision of each tensor
     if config.tie_embeddings:
         model.head.weight = model.embedding.weight
     return model.eval().to(device)
+
+
+def _check_config(folder: Path) -> None:
+    """Raise if config.json is not the one with which the weights were saved; weights from elsewhere do not say."""
+    weights, path = folder / WEIGHTS_FILE, folder / CONFIG_FILE
+    if not weights.exists():
+        return
+    with safe_open(weights, framework="pt") as file:
+        noted = (file.metadata() or {}).get(CONFIG_CHECKSUM)
+    if noted is not None and noted != _config_checksum(parse_json(path.read_text())):
+        raise ValueError(f"{path} was changed after the weights were saved: copy the model again, or load and save it anew")
+
+
+def _config_checksum(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def load_config(folder: str | Path) -> ModelConfig:
@@ -66,13 +85,13 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for path in _weight_files(folder):
         try:
-            tensors |= load_file(path)
+            tensors |= read_safetensors(path)[0]
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"{path} is missing: {folder} is not a saved model (weights are read from safetensors files)"
             ) from None
-        except SafetensorError as error:
-            raise ValueError(f"{path} is damaged or cut short ({error}): copy or train it again") from None
+        except ValueError as error:
+            raise ValueError(f"{error}: copy or train it again") from None
     return tensors
 
 

@@ -7,19 +7,20 @@ enough to resume a run bit by bit.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.optim import Optimizer
 
-from eigentrack.files import write_tensors
+from eigentrack.files import read_tensors, write_tensors
 from eigentrack.models import SequenceModel
 from eigentrack.models.storage import stored_weights
 from eigentrack.training.letter_schedule import LetterSchedule
 
+log = logging.getLogger(__name__)
 KEPT = 2  # the number of checkpoints that are kept: the last one, and one in case it cannot be read
 
 
@@ -43,6 +44,7 @@ class FileCheckpoints:
         """
         try:
             self._write(done)
+            log.debug("checkpoint of step %d: %s", done, self.folder)
         except OSError as error:  # such as a full disk; the previous checkpoint is still there
             self._say(f"the checkpoint of step {done} could not be written ({error}); going on without it")
 
@@ -55,7 +57,7 @@ class FileCheckpoints:
             try:
                 step, tensors = _read(path)
                 _check(tensors, self.model, self.optimizer, self.letters)
-            except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+            except (OSError, KeyError, ValueError, TypeError) as error:
                 reason = str(error).split("\n")[0]
                 self._say(f"{path.name} cannot be used ({reason}); going back to what was before it")
                 continue
@@ -86,8 +88,8 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> tuple[int, dict[str, Tensor]]:
-    with safe_open(path, framework="pt") as file:
-        return int(json.loads(file.metadata()["step"])), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    tensors, metadata = read_tensors(path)
+    return int(json.loads(metadata["step"])), tensors
 
 
 def _check(tensors: dict[str, Tensor], model: SequenceModel, optimizer: Optimizer, letters: LetterSchedule | None) -> None:

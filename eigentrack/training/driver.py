@@ -12,7 +12,7 @@ checkpoint, takes the steps, and writes metrics, checkpoints and the model.
 
 from __future__ import annotations
 
-import time
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from eigentrack.files import clear_unfinished, only_process_in, write_json
+from eigentrack.files import write_json
+from eigentrack.output_folder import Output, claimed
 from eigentrack.training.captured_step import CapturedStep
 from eigentrack.training.loop import READ_EVERY, take_steps
 from eigentrack.training.metrics_log import Metrics, MetricsLog, TensorBoard, require_tensorboard
@@ -29,7 +30,9 @@ from eigentrack.training.telemetry import telemetry
 
 RUN_FILE, METRICS_FILE, CHECKPOINTS, MODEL = "run.json", "metrics.jsonl", "checkpoints", "model"
 EVENTS = "tensorboard"
+RUN = Output("training run", (RUN_FILE, CHECKPOINTS, METRICS_FILE, EVENTS, MODEL))
 
+log = logging.getLogger(__name__)
 Report = Callable[[int, Metrics], None]  # takes the number of steps done and the metrics of the last step
 Say = Callable[[str], None]  # takes a message for the user
 
@@ -72,6 +75,10 @@ class Processes(Protocol):
         """Wait until all processes have called this."""
         ...
 
+    def any(self, here: bool) -> bool:
+        """Return whether `here` is true in any of the processes, all of which call this."""
+        ...
+
 
 class OneProcess:
     """The single process of a run that is not distributed."""
@@ -80,6 +87,9 @@ class OneProcess:
 
     def wait(self) -> None:
         """Do nothing: there are no other processes to wait for."""
+
+    def any(self, here: bool) -> bool:
+        return here
 
 
 class TrainingRun(ABC):
@@ -131,8 +141,8 @@ class RunOutcome:
     metrics: Metrics  # metrics of the last step of this call; empty if no step was left
 
 
-class OutOfTime(Exception):
-    """An error raised when the time limit has stopped a run, after its checkpoint was written."""
+class RunStopped(Exception):
+    """The error that ends a run that was told to stop early, after its checkpoint was written."""
 
 
 def drive(
@@ -140,11 +150,12 @@ def drive(
     folder: Path,
     *,
     resume: bool = False,
+    overwrite: bool = False,
     graph: bool = True,
     tensorboard: bool = False,
-    until: float | None = None,
+    is_over: Callable[[], bool] | None = None,
     report: Report = lambda done, metrics: None,
-    say: Say = print,
+    say: Say = log.warning,
 ) -> RunOutcome:
     """Take the remaining steps of a run, save the model, and return the outcome.
 
@@ -152,15 +163,16 @@ def drive(
         run: the run.
         folder: the folder of the run.
         resume: whether to continue a run that the folder holds; otherwise such a folder is an error.
+        overwrite: whether to delete a run that the folder holds, and to write beside other files in it.
         graph: whether to replay the step as a CUDA graph, if it can be captured.
         tensorboard: whether to write events for TensorBoard.
-        until: the time, in seconds since the epoch, at which the run writes a checkpoint and raises OutOfTime; None: never.
+        is_over: asked after every step; once it is true, the run writes a checkpoint and raises RunStopped. None: never.
         report: called with the number of steps done and the metrics after every step.
         say: called with messages for the user, such as that a checkpoint cannot be read.
     """
     if tensorboard:
         require_tensorboard()
-    steps, config, limit = run.step.config.steps, run.config, TimeLimit(until)
+    steps, config, ending = run.step.config.steps, run.config, Ending(is_over, run.world)
 
     def every(count: int) -> Callable[[int], bool]:
         return lambda done: count > 0 and (done % count == 0 or done == steps)
@@ -168,10 +180,10 @@ def drive(
     validates, saves, looks = every(run.validate_every), every(config.checkpoint_every), every(config.telemetry_every)
 
     def pauses(done: int) -> bool:
-        return limit.ends_at(done) or validates(done) or saves(done) or looks(done)
+        return ending.comes_at(done) or validates(done) or saves(done) or looks(done)
 
     with ExitStack() as open_files:
-        open_files.enter_context(_opened(folder, run, resume))
+        open_files.enter_context(_opened(folder, run, resume, overwrite))
         checkpoints = run.checkpoints(folder / CHECKPOINTS, say)
         done = checkpoints.load() if resume else 0
         log = events = None
@@ -197,33 +209,33 @@ def drive(
                 log.append({"step": done, **metrics})
             if events is not None:
                 events.write({"step": done, **metrics})
-            if saves(done) or limit.ended_at(done):
+            if saves(done) or ending.came_at(done):
                 checkpoints.save(done)
             if run.world.leads:
                 report(done, metrics)
             if run.is_solved(validations):
                 break
-            if limit.ended_at(done) and done < steps:
-                raise OutOfTime(f"stopped after {done} of {steps} steps")
+            if ending.came_at(done) and done < steps:
+                raise RunStopped(f"stopped after {done} of {steps} steps")
         checkpoints.finish()
         run.save_model(folder / MODEL)
     return RunOutcome(done, validations, metrics)
 
 
 @contextmanager
-def _opened(folder: Path, run: TrainingRun, resume: bool) -> Iterator[None]:
+def _opened(folder: Path, run: TrainingRun, resume: bool, overwrite: bool) -> Iterator[None]:
     """Lock the folder for this run, check what is in it and write its run file; no process writes before all have checked."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--out {folder} is a file: name a folder")
-    with only_process_in(folder) if run.world.leads else nullcontext():
-        if run.world.leads:
-            clear_unfinished(folder)
+    is_there = (folder / RUN_FILE).exists() and not overwrite
+    if is_there:
+        if not resume:
+            raise ValueError(
+                f"{folder} already holds a run: add --resume to go on with it, name another folder with --out, "
+                "or add --overwrite to replace it"
+            )
+        if not run.is_stored_in(folder / RUN_FILE):
+            raise ValueError(f"{folder} holds a run with another {run.settings}: name another folder")
+    with claimed(folder, RUN, known=is_there, overwrite=overwrite) if run.world.leads else nullcontext():
         is_new = not (folder / RUN_FILE).exists()
-        if not is_new:
-            if not resume:
-                raise ValueError(f"{folder} already holds a run: add --resume to go on with it, or name another folder")
-            if not run.is_stored_in(folder / RUN_FILE):
-                raise ValueError(f"{folder} holds a run with another {run.settings}: name another folder")
         run.world.wait()
         if run.world.leads and is_new:
             write_json(folder / RUN_FILE, run.config.to_json())
@@ -231,22 +243,19 @@ def _opened(folder: Path, run: TrainingRun, resume: bool) -> Iterator[None]:
         yield
 
 
-class TimeLimit:
-    """A time limit: the first step that ends at or after `until` is the last one.
+class Ending:
+    """The early end of a run: the first step at whose end `is_over` is true is the last one, in all of its processes."""
 
-    `until` is in seconds since the epoch; None means no limit.
-    """
-
-    def __init__(self, until: float | None) -> None:
-        self._until = until
+    def __init__(self, is_over: Callable[[], bool] | None, world: Processes) -> None:
+        self._is_over, self._world = is_over, world
         self._last: int | None = None
 
-    def ends_at(self, done: int) -> bool:
-        """Return whether step `done`, which has just been taken, is the last one, by the clock."""
-        if self._last is None and self._until is not None and time.time() >= self._until:
+    def comes_at(self, done: int) -> bool:
+        """Return whether step `done`, which has just been taken, is the last one; all processes ask after every step."""
+        if self._last is None and self._is_over is not None and self._world.any(self._is_over()):
             self._last = done
         return self._last == done
 
-    def ended_at(self, done: int) -> bool:
-        """Return what `ends_at` has decided for step `done`, whose outcome a GPU run reads only some time after taking it."""
+    def came_at(self, done: int) -> bool:
+        """Return what `comes_at` has decided for step `done`, whose outcome a GPU run reads only some time after taking it."""
         return self._last == done

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,22 @@ class MetricsLog:
 
     def __init__(self, path: Path, done: int, say: Callable[[str], None]) -> None:
         self.history = _metrics_up_to(path, done)
-        self._file, self._say = path.open("a"), say
+        self._file, self._say, self._is_failing = path.open("ab", buffering=0), say, False
 
     def append(self, metrics: Metrics) -> None:
-        """Write the metrics of a step; if that fails, say so and continue."""
+        """Write the metrics of a step; if that fails, continue, and say so for the first step of several."""
+        line, before = (json.dumps(metrics) + "\n").encode(), self._file.tell()
         try:
-            self._file.write(json.dumps(metrics) + "\n")
-            self._file.flush()
+            if self._file.write(line) != len(line):
+                raise OSError("no space for the whole line")
+            self._is_failing = False
         except OSError as error:
-            self._say(f"the metrics of step {metrics['step']} could not be written ({error}); going on without them")
+            with suppress(OSError):
+                self._file.truncate(before)  # no half line
+            if not self._is_failing:
+                reason = error.strerror or error
+                self._say(f"{self._file.name}: the metrics from step {metrics['step']} on could not be written ({reason})")
+            self._is_failing = True
 
     def close(self) -> None:
         self._file.close()

@@ -6,6 +6,7 @@ The RunConfig determines a run: on the CPU, a run that was stopped and resumed e
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from eigentrack.training.evaluation import accuracy_between
 from eigentrack.training.metrics_log import Metrics
 from eigentrack.training.step import Outcome, TrainingStep
 
+log = logging.getLogger(__name__)
 VALIDATED = 512  # the number of sequences in a validation
 
 
@@ -46,13 +48,14 @@ def run_training(
     folder: Path,
     *,
     resume: bool = False,
+    overwrite: bool = False,
     device: str = "cpu",
     graph: bool = True,
     compiled: bool | None = False,
     tensorboard: bool = False,
-    until: float | None = None,
+    is_over: Callable[[], bool] | None = None,
     report: Callable[[int, Metrics], None] = lambda done, metrics: None,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = log.warning,
 ) -> RunResult:
     """Train a model on a task until the task is solved or all steps are done, save it, and return the result.
 
@@ -60,16 +63,27 @@ def run_training(
         config: what determines the run.
         folder: the folder of the run.
         resume: whether to continue a run that the folder holds; otherwise such a folder is an error.
+        overwrite: whether to delete a run that the folder holds, and to write beside other files in it.
         device: the device to train on.
         graph: whether to replay the step as a CUDA graph, on a GPU.
         compiled: whether to compile the passes through the model with torch.compile; None: if it makes the run shorter.
         tensorboard: whether to write events for TensorBoard.
-        until: the time, in seconds since the epoch, at which the run writes a checkpoint and raises OutOfTime; None: never.
+        is_over: asked after every step; once it is true, the run writes a checkpoint and raises RunStopped. None: never.
         report: called with the number of steps done and the metrics after every step.
         say: called with messages for the user, such as that a checkpoint cannot be read.
     """
     run = _TaskRun(config, device, compiled, say)
-    outcome = drive(run, folder, resume=resume, graph=graph, tensorboard=tensorboard, until=until, report=report, say=say)
+    outcome = drive(
+        run,
+        folder,
+        resume=resume,
+        overwrite=overwrite,
+        graph=graph,
+        tensorboard=tensorboard,
+        is_over=is_over,
+        report=report,
+        say=say,
+    )
     accuracy = outcome.validations[-1] if outcome.validations else math.nan
     letters = run.step.letters
     stages = None if letters is None else (letters.stage + 1, letters.count)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import typer
 from rich.console import Console
+from typer.testing import CliRunner
 
 from eigentrack.cli import console as consoles
 from eigentrack.cli.lm.train import _said as said_of_language_models
@@ -54,3 +57,46 @@ def test_a_wide_terminal_shows_everything(monkeypatch: pytest.MonkeyPatch) -> No
     assert re.search(rf"^.{{40}} {TIME_LEFT} .*194,000 tokens/s, 52% of the device$", line), line
     line = last_line(said_of_tasks, OF_TASKS, {"validation_accuracy": 0.998}, 150, monkeypatch)
     assert re.search(rf"{TIME_LEFT} .*accuracy 0.993  [\d.]+ steps/s$", line), line
+
+
+def test_without_a_terminal_progress_is_plain_lines_at_a_rhythm(monkeypatch: pytest.MonkeyPatch) -> None:
+    console, now = Console(file=io.StringIO(), width=80), [0.0]
+    monkeypatch.setattr(consoles, "err", console)
+    monkeypatch.setattr(consoles.time, "monotonic", lambda: now[0])
+    with consoles.TrainingBar(1000, said_of_tasks) as bar:
+        for step in range(1, 101):
+            now[0] += 0.25
+            bar.report(step, OF_TASKS)
+    lines = console.file.getvalue().splitlines()
+    assert [line.split()[1] for line in lines] == ["40/1000", "80/1000", "100/1000"]  # after 10 and 20 seconds, and at the end
+    assert all(line.startswith(share) for line, share in zip(lines, ("4%", "8%", "10%"), strict=True))
+
+
+def test_nothing_is_shown_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_terminal in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=is_terminal)
+        monkeypatch.setattr(consoles, "err", console)
+        with pytest.raises(KeyError), consoles.Bars():
+            raise KeyError
+        assert console.file.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [([], ["warned", "said"]), (["-q"], ["warned"]), (["-v"], ["warned", "said", "in detail"])]
+)
+def test_verbosity(given: list[str], shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO())
+    monkeypatch.setattr(consoles, "err", console)
+
+    def command(word: str) -> None:
+        log = logging.getLogger("eigentrack.some.module")
+        log.warning("warned")
+        log.info("said")
+        log.debug("in detail")
+
+    app = typer.Typer()
+    app.command()(consoles.with_verbosity(command))
+    with consoles.logged():
+        assert CliRunner().invoke(app, ["word", *given]).exit_code == 0
+    assert console.file.getvalue().split("\n")[:-1] == shown
+    assert not consoles.LIBRARY.handlers  # the library has none of its own

@@ -35,6 +35,7 @@ def test_a_file_becomes_a_model(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["tiny"], "preset tiny needs --corpus"),
+        (["tinny", "--corpus", "nowhere"], "tinny is neither a file nor a preset"),
         (["tinny"], "tinny is neither a file nor a preset; presets are deltanet-340m"),
         (["tiny", "--corpus", "nowhere"], "nowhere is not a corpus; `eigentrack lm prepare` makes one"),
         (["FILE", "--corpus", "nowhere"], "--corpus goes with a preset"),

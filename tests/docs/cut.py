@@ -79,7 +79,7 @@ def visit() -> None:
         finally:
             server.send_signal(signal.SIGINT)
             server.communicate()  # it still has something to say
-    assert server.returncode == 0, f"the page ended with {server.returncode}"
+    assert server.returncode == 128 + signal.SIGINT, f"the page ended with {server.returncode}"
 
 
 def main(program: str, *arguments: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from eigentrack.experiments.design.experiment import Experiment, Panel, Score, Series, Settings, grid
 from eigentrack.experiments.reporting.columns import HORIZON
 from eigentrack.experiments.reporting.curve_plot import plot_scaled_accuracy
-from eigentrack.experiments.running.cell import Cell, run_cell
+from eigentrack.experiments.running.cell import Cell, IsOver, run_cell
 from eigentrack.experiments.running.length_test import NO_SCORES, CurvePoint, LengthTest
 from eigentrack.experiments.running.task_cell import CellResult, TaskCell
 from eigentrack.experiments.running.training_record import NO_RECORD
@@ -80,15 +80,21 @@ def toy_result(
     )
 
 
+def never() -> bool:
+    return False
+
+
 def count(folder: Path, what: str) -> int:
     """How often this happened in the cell's folder, this time included; it survives the process."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / what).open("a") as file:
+    with (folder / f".{what}").open("a") as file:
         file.write("x")
-    return len((folder / what).read_text())
+    return len((folder / f".{what}").read_text())
 
 
-def dies_once(cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]) -> CellResult:
+def dies_once(
+    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], is_over: IsOver = never
+) -> CellResult:
     """Killed in the middle of its training the first time, as by a machine that is out of memory."""
 
     def killed_at_six(step: int) -> None:
@@ -100,7 +106,7 @@ def dies_once(cell: Cell, folder: Path, device: str, report: Callable[[int], Non
 
 
 def fails_at_seed_0(
-    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]
+    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], is_over: IsOver = never
 ) -> CellResult:
     if cell.seed == 0:
         count(folder, "tries")
@@ -112,7 +118,7 @@ _broken_processes: set[int] = set()  # of one process, as each has its own
 
 
 def breaks_its_process_once(
-    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]
+    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], is_over: IsOver = never
 ) -> CellResult:
     """As an illegal access to a GPU's memory does: whatever the same process tries afterwards fails as well."""
     if os.getpid() in _broken_processes or (cell.seed == 0 and count(folder, "tries") == 1):
@@ -121,13 +127,15 @@ def breaks_its_process_once(
     return run_cell(cell, folder, device, report, say)
 
 
-def refuses(cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]) -> CellResult:
+def refuses(
+    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], is_over: IsOver = never
+) -> CellResult:
     count(folder, "tries")
     raise ValueError("text.txt is not there")
 
 
 def has_no_time(
-    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], until: float
+    cell: Cell, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], is_over: IsOver
 ) -> CellResult:
     """Its own, shorter: one step."""
-    return run_cell(cell, folder, device, report, say, until=0.0)
+    return run_cell(cell, folder, device, report, say, lambda: True)

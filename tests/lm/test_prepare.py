@@ -59,11 +59,12 @@ def run(
     *,
     rule: SplitRule = ShareSplit(0.2),
     tokenizer: NamedTokenizer | TrainedBpe = TrainedBpe(400),
+    overwrite: bool = False,
     processes: int = 1,
     report: Callable[[Progress], object] = lambda progress: None,
 ) -> CorpusIndex:
     documents = FileDocuments(find_files([source]), rule)
-    return prepare(documents, folder, tokenizer, processes=processes, report=report)
+    return prepare(documents, folder, tokenizer, overwrite=overwrite, processes=processes, report=report)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -172,11 +173,16 @@ def test_a_finished_folder_and_other_options_are_refused(source: Path, tmp_path:
 
     with pytest.raises(Killed):
         run(source, tmp_path / "corpus", report=kill)
-    with pytest.raises(ValueError, match=r"holds a half-done corpus of other sources or options: .* remove .*\.preparing"):
+    with pytest.raises(ValueError, match=r"holds a half-done corpus of other sources or options: .* add --overwrite"):
         run(source, tmp_path / "corpus", rule=ShareSplit(0.1))
     run(source, tmp_path / "corpus")
-    with pytest.raises(ValueError, match="already holds a corpus: name another folder, or remove it"):
-        run(source, tmp_path / "corpus")
+    before = contents(tmp_path / "corpus")
+    run(source, tmp_path / "corpus")  # the same again
+    with pytest.raises(ValueError, match="already holds a corpus with other settings"):
+        run(source, tmp_path / "corpus", rule=ShareSplit(0.1))
+    assert contents(tmp_path / "corpus") == before
+    run(source, tmp_path / "corpus", rule=ShareSplit(0.1), overwrite=True)
+    assert contents(tmp_path / "corpus") != before
     with pytest.raises(ValueError, match="is a file: name a folder"):
         run(source, source)
     with pytest.raises(ValueError, match="processes=0 must be at least 1"):
@@ -224,7 +230,7 @@ def test_the_first_rows_of_a_dataset_on_the_command_line(source: Path, tmp_path:
         (["--train-bpe", "300", "--out", "CORPUS"], "give files or folders of text, or --dataset NAME"),
         (["SOURCE", "--dataset", "x", "--train-bpe", "300", "--out", "CORPUS"], "--dataset takes the place of files"),
         (["SOURCE", "--split-by", "year", "--train-bpe", "300", "--out", "CORPUS"], "--split-by year is not known"),
-        (["SOURCE", "--tokenizer", "SOURCE", "--out", "OTHER"], "is not to be had"),
+        (["SOURCE", "--tokenizer", "SOURCE", "--out", "OTHER"], "cannot be loaded, neither from a folder nor by name"),
         (["SOURCE", "--rows", "5", "--train-bpe", "300", "--out", "OTHER"], "--rows 5 goes with --dataset"),
         (["--dataset", "x", "--rows", "0", "--train-bpe", "300", "--out", "OTHER"], "the first 0 rows are none"),
         (["SOURCE", "--text-field", "body", "--train-bpe", "300", "--out", "OTHER"], "it has text: choose with --text-field"),
@@ -305,7 +311,7 @@ def test_a_leftover_working_folder_does_not_make_an_old_corpus_the_new_one(sourc
     before = contents(tmp_path / "corpus")
     (tmp_path / "other.txt").write_text("another text")
     (tmp_path / "corpus" / ".preparing").mkdir()
-    with pytest.raises(ValueError, match="already holds a corpus: name another folder, or remove it"):
+    with pytest.raises(ValueError, match="already holds a corpus with other settings"):
         run(tmp_path / "other.txt", tmp_path / "corpus", rule=ShareSplit(0))
     assert contents(tmp_path / "corpus") == before
 

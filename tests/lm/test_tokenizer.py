@@ -82,7 +82,9 @@ def test_a_tokenizer_is_taken_over_whole(folder: Path, tmp_path: Path, tokenizer
 
 def test_unknown_and_damaged_tokenizers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"tokenizer '.*empty' is not to be had: ") as caught:
+    with pytest.raises(
+        ValueError, match=r"tokenizer '.*empty' cannot be loaded, neither from a folder nor by name: "
+    ) as caught:
         NamedTokenizer(str(tmp_path / "empty")).write(tmp_path / "out", [])
     assert "\n" not in str(caught.value)
     with pytest.raises(FileNotFoundError, match=r"tokenizer\.json is missing"):

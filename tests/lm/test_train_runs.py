@@ -95,7 +95,7 @@ def test_two_processes_give_the_run_of_one_and_one_goes_on_where_two_stopped(
 
     before, newest = complete_checkpoints(folder / CHECKPOINTS)
     assert [before.name, newest.name] == ["step-000000009", "step-000000010"]
-    assert len(list(before.iterdir())) == 2  # a file for each process
+    assert len(list(before.glob("*.safetensors"))) == 2  # a file for each process
     shutil.rmtree(newest)
     shutil.rmtree(folder / MODEL)
     run_language_training(config, folder, resume=True)
@@ -213,7 +213,7 @@ def test_an_unfinished_checkpoint_is_not_there_and_a_damaged_one_is_named(
     oldest, newest = complete_checkpoints(tmp_path / CHECKPOINTS)
     unfinished = newest.with_name("step-000000007" + UNFINISHED)
     shutil.copytree(newest, unfinished)
-    (file,) = newest.iterdir()
+    (file,) = newest.glob("*.safetensors")
     file.write_bytes(file.read_bytes()[:200])
     assert oldest.name == "step-000000003"
     said: list[str] = []
@@ -228,7 +228,7 @@ def test_an_unfinished_checkpoint_is_not_there_and_a_damaged_one_is_named(
 def test_a_run_without_any_good_checkpoint_does_not_start_from_ruins(config: LanguageRunConfig, tmp_path: Path) -> None:
     stop_at(4, config, tmp_path)
     (checkpoint,) = complete_checkpoints(tmp_path / CHECKPOINTS)
-    (file,) = checkpoint.iterdir()
+    (file,) = checkpoint.glob("*.safetensors")
     file.write_bytes(b"")
     with pytest.raises(ValueError, match=r"no checkpoint in .* can be read"):
         run_language_training(config, tmp_path, resume=True, say=lambda text: None)

@@ -21,7 +21,7 @@ from eigentrack.models import load_model
 from eigentrack.training import Diverged
 from eigentrack.training.checkpoint import checkpoints
 from eigentrack.training.config import TrainingConfig
-from eigentrack.training.driver import OutOfTime, TimeLimit
+from eigentrack.training.driver import Ending, OneProcess, RunStopped
 from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, MODEL, RunConfig, load_run, run_training
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -46,10 +46,10 @@ def assert_same_run(first: Path, second: Path) -> None:
 
 def test_what_is_read_late_ends_nothing() -> None:
     """On a GPU the model is some steps ahead of what is read: only the step that was asked about in time is the last."""
-    limit = TimeLimit(until=time.time() - 1)
-    assert limit.ends_at(32)
-    assert [step for step in range(1, 40) if limit.ended_at(step)] == [32]
-    assert not limit.ends_at(33)
+    ending = Ending(lambda: True, OneProcess())
+    assert ending.comes_at(32)
+    assert [step for step in range(1, 40) if ending.came_at(step)] == [32]
+    assert not ending.comes_at(33)
 
 
 class Killed(Exception):
@@ -75,9 +75,9 @@ def test_an_interrupted_run_ends_with_the_same_bits(tmp_path: Path, stop_at: int
 def test_a_run_whose_time_is_over_stops_with_a_checkpoint_of_that_step(tmp_path: Path) -> None:
     run_training(CONFIG, tmp_path / "whole")
     for done in range(1, 40):  # each call takes one step more
-        with pytest.raises(OutOfTime, match=f"stopped after {done} of 40 steps"):
-            run_training(CONFIG, tmp_path / "slices", resume=True, until=time.time())
-    run_training(CONFIG, tmp_path / "slices", resume=True, until=time.time())  # the last step is no interruption
+        with pytest.raises(RunStopped, match=f"stopped after {done} of 40 steps"):
+            run_training(CONFIG, tmp_path / "slices", resume=True, is_over=lambda: True)
+    run_training(CONFIG, tmp_path / "slices", resume=True, is_over=lambda: True)  # the last step is no interruption
     assert_same_run(tmp_path / "whole", tmp_path / "slices")
 
 
@@ -159,7 +159,7 @@ def test_a_full_disk_does_not_end_the_run(tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))\n"
         "folder = Path(sys.argv[1])\n"
         "try:\n"
-        "    run_training(load_run_file(folder / 'config.json'), folder / 'run')\n"
+        "    run_training(load_run_file(folder / 'config.json'), folder / 'run', say=print)\n"
         "except OSError as error:\n"
         "    print('at the end:', error)\n"
     )
@@ -211,8 +211,8 @@ def test_checkpoints_that_cannot_be_used_do_not_displace_new_ones(tmp_path: Path
     run_training(CONFIG, tmp_path)
     for path in checkpoints(tmp_path / CHECKPOINTS):
         path.write_bytes(b"torn")
-    with pytest.raises(OutOfTime, match="stopped after 1 of 40 steps"):
-        run_training(CONFIG, tmp_path, resume=True, until=0.0, say=lambda text: None)
+    with pytest.raises(RunStopped, match="stopped after 1 of 40 steps"):
+        run_training(CONFIG, tmp_path, resume=True, is_over=lambda: True, say=lambda text: None)
     assert [path.name for path in checkpoints(tmp_path / CHECKPOINTS)] == ["step-000000001.safetensors"]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import typer
 
+from eigentrack.cli.console import with_verbosity
 from eigentrack.cli.lm.convert import convert
 from eigentrack.cli.lm.evaluate import evaluate
 from eigentrack.cli.lm.generate import generate
@@ -21,4 +22,4 @@ LM_COMMANDS: dict[str, Callable[..., None]] = {
     "convert": convert,
 }
 for name, command in LM_COMMANDS.items():
-    lm_app.command(name)(command)
+    lm_app.command(name)(with_verbosity(command))

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from eigentrack.cli.console import out
-from eigentrack.cli.options import AsJson
+from eigentrack.cli.options import AsJson, Overwrite
 
 
 def convert(
@@ -21,6 +21,7 @@ def convert(
         str | None, typer.Option(help="A wider range for a trained model, such as -1,1: the same function, ready to train on.")
     ] = None,
     to: Annotated[str, typer.Option(help="What to write: eigentrack, or the model_type of another project.")] = "eigentrack",
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Convert Mamba, Mamba-2, OLMo-hybrid, DeltaNet, GatedDeltaNet and GatedDeltaProduct checkpoints to ours, and back.
@@ -30,7 +31,7 @@ def convert(
     from eigentrack.lm.conversion import convert as run
     from eigentrack.spectrum import parse_eigenvalues
 
-    done = run(source, folder, None if eigenvalues is None else parse_eigenvalues(eigenvalues), to)
+    done = run(source, folder, None if eigenvalues is None else parse_eigenvalues(eigenvalues), to, overwrite=overwrite)
     if as_json:
         out.print_json(json.dumps(dataclasses.asdict(done) | {"eigenvalues": done.eigenvalues.to_json()}))
         return

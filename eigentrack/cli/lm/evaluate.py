@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from eigentrack.cli.console import err, out
+from eigentrack.cli.console import Bars, out
 from eigentrack.cli.options import CHOOSE_FIELD, AsJson, Device, TextField, check_device
 
 if TYPE_CHECKING:
@@ -131,10 +130,8 @@ def _harness(folder: Path, tasks: str, include_path: Path | None, limit: int | N
 @contextmanager
 def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """Return the function that moves a new progress bar."""
-    columns = TextColumn(what), BarColumn(), TextColumn("{task.completed:,}/{task.total:,}"), TimeRemainingColumn()
-    with Progress(*columns, console=err, transient=True) as progress:
-        bar = progress.add_task("", total=0)
-        yield lambda done, total: progress.update(bar, completed=done, total=total)
+    with Bars() as bars:
+        yield lambda done, total: bars.show(what, done, total, f"{done:,}/{total:,}")
 
 
 def _summary(name: str, found: Any) -> str:

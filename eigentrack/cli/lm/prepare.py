@@ -6,14 +6,13 @@ import json
 import os
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from eigentrack.cli.console import err, out
-from eigentrack.cli.options import CHOOSE_FIELD, AsJson, TextField
+from eigentrack.cli.console import Bars, out
+from eigentrack.cli.interruption import GOES_ON, saying
+from eigentrack.cli.options import CHOOSE_FIELD, AsJson, Overwrite, TextField
 
 if TYPE_CHECKING:
     from eigentrack.lm.corpus import CorpusIndex
@@ -40,6 +39,7 @@ def prepare(
     ] = None,
     text_field: TextField = "text",
     processes: Annotated[int | None, typer.Option(help="Processes that encode. Default: one for each core.")] = None,
+    overwrite: Overwrite = False,
     verify: Annotated[bool, typer.Option("--verify", help="Check every byte of the corpus in --out, and leave.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -59,8 +59,16 @@ def prepare(
     choice = NamedTokenizer(tokenizer) if tokenizer is not None else TrainedBpe(bpe or 0)
     documents = _documents(sources, dataset, subset, split, rows, validation_share, split_by, text_field)
     workers = (os.cpu_count() or 1) if processes is None else processes
-    with PreparationBar() as bar:
-        index = prepare_corpus(documents, folder, choice, processes=workers, report=bar.report)
+    with saying(GOES_ON), Bars() as bars:
+        report = PreparationBar(bars).report
+        index = prepare_corpus(documents, folder, choice, overwrite=overwrite, processes=workers, report=report)
+    if isinstance(choice, TrainedBpe) and index.vocab_size < choice.vocab_size and not as_json:
+        out.print(
+            f"the text gives a BPE of {index.vocab_size:,} tokens only, not the {choice.vocab_size:,} of --train-bpe: "
+            "no further pair of tokens occurs twice",
+            highlight=False,
+            soft_wrap=True,
+        )
     _print(folder, index, as_json, "prepared")
 
 
@@ -104,28 +112,19 @@ def _print(folder: Path, index: CorpusIndex, as_json: bool, done: str) -> None:
 
 
 class PreparationBar:
-    """A progress bar with how much is read, the tokens so far, tokens per second and the time left."""
+    """The progress of a preparation: how much is read, the tokens so far, tokens per second and the time left."""
 
-    def __init__(self) -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}")
-        self._progress = Progress(*columns, TimeRemainingColumn(), console=err, transient=True)
-        self._bar = self._progress.add_task("", total=None, said="")
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
         self._stage = ""
         self._began, self._tokens_before = 0.0, 0
 
-    def __enter__(self) -> PreparationBar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._progress.stop()
-
     def report(self, progress: Prepared) -> None:
-        if progress.stage != self._stage:  # what a killed run had encoded was not done just now
+        is_new = progress.stage != self._stage  # what a killed run had encoded was not done just now
+        if is_new:
             self._stage, self._began, self._tokens_before = progress.stage, time.monotonic(), progress.tokens
-            self._progress.reset(self._bar, description=self._stage, total=progress.total_bytes, completed=progress.bytes_read)
         seconds = time.monotonic() - self._began
         said = f"{progress.bytes_read / 1e6:.0f} MB"
         if progress.tokens and seconds:
             said += f"  {progress.tokens / 1e6:.1f}M tokens  {(progress.tokens - self._tokens_before) / seconds:,.0f} tokens/s"
-        self._progress.update(self._bar, completed=progress.bytes_read, said=said)
+        self._bars.show(self._stage, progress.bytes_read, progress.total_bytes, said, afresh=is_new)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from eigentrack.cli.console import TrainingBar, out
-from eigentrack.cli.options import Device, check_device
+from eigentrack.cli.interruption import resumable
+from eigentrack.cli.options import Device, Overwrite, check_device, refuse_both
 
 
 def train(
@@ -17,6 +19,7 @@ def train(
     folder: Annotated[Path, typer.Option("--out", help="The run's folder: metrics, checkpoints and the model.")],
     corpus: Annotated[Path | None, typer.Option(help="The corpus of a preset, made by `eigentrack lm prepare`.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    overwrite: Overwrite = False,
     device: Device = "cpu",
     graph: Annotated[
         bool, typer.Option("--graph/--no-graph", help="On one GPU, without reset_documents: replay the step as a CUDA graph.")
@@ -38,30 +41,38 @@ def train(
     from eigentrack.lm.perplexity import perplexity_of
     from eigentrack.lm.presets import PRESETS
     from eigentrack.lm.train import run_language_training
+    from eigentrack.training.driver import CHECKPOINTS
 
+    refuse_both(resume, overwrite)
     check_device(device)
     if config in PRESETS:
         if corpus is None:
             raise ValueError(f"preset {config} needs --corpus: a folder made by `eigentrack lm prepare`")
         run_config = LanguageRunConfig.from_json({"preset": config, "corpus": str(corpus)})
-    elif corpus is not None:
-        raise ValueError(f"--corpus goes with a preset ({', '.join(PRESETS)}); {config} is a file and names its own")
     elif not Path(config).exists():
         raise ValueError(f"{config} is neither a file nor a preset; presets are {', '.join(PRESETS)}")
+    elif corpus is not None:
+        raise ValueError(f"--corpus goes with a preset ({', '.join(PRESETS)}); {config} is a file and names its own")
     else:
         run_config = load_language_run(Path(config))
     leads = os.environ.get("RANK", "0") == "0"
-    with TrainingBar(run_config.training.steps, _said, shown=leads) as bar:
+    given = [config, *([] if corpus is None else ["--corpus", str(corpus)]), "--out", str(folder), "--resume"]
+    again = shlex.join(["eigentrack", "lm", "train", *given])
+    with (
+        resumable(again, folder / CHECKPOINTS) as is_over,
+        TrainingBar(run_config.training.steps, _said, shown=leads) as bar,
+    ):
         result = run_language_training(
             run_config,
             folder,
             resume=resume,
+            overwrite=overwrite,
             device=device,
             graph=graph,
             compiled=compiled,
             tensorboard=tensorboard,
+            is_over=is_over,
             report=bar.report,
-            say=bar.say,
         )
     if not leads:
         return

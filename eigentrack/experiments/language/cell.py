@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from eigentrack.experiments.language.evaluation import LanguageTest
-from eigentrack.experiments.running.cell import Cell
+from eigentrack.experiments.running.cell import Cell, IsOver
 from eigentrack.experiments.running.provenance import NOT_RECORDED, origin
 from eigentrack.files import write_json
 from eigentrack.lm.config import LanguageRunConfig, load_language_run
@@ -43,9 +43,8 @@ class LanguageCell(Cell):
         return LanguageResult.from_json(values)
 
     def train_and_test(
-        self, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], until: float | None
+        self, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], is_over: IsOver | None
     ) -> LanguageResult:
-        """Train to the end, whatever `until` says."""
         place = Path(self.name).parts[1:]  # without the family, which names the test
         out = folder.parents[len(place) + 1]  # above the folder of all cells
         run, trained = replace(self.run, corpus=str(out / self.run.corpus)), out.joinpath(RUNS_FOLDER, *place)
@@ -53,7 +52,7 @@ class LanguageCell(Cell):
         scores: dict[str, dict[str, Any]] = {}
         diverged_at, parameters, start = None, 0, time.perf_counter()
         try:
-            _train(run, trained, device, report, say)
+            _train(run, trained, device, report, say, is_over)
             start = time.perf_counter()
             language_model = load_language_model(trained, device)
             parameters = sum(parameter.numel() for parameter in language_model.model.parameters())
@@ -80,7 +79,12 @@ class LanguageCell(Cell):
 
 
 def _train(
-    run: LanguageRunConfig, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None]
+    run: LanguageRunConfig,
+    folder: Path,
+    device: str,
+    report: Callable[[int], None],
+    say: Callable[[str], None],
+    is_over: IsOver | None,
 ) -> None:
     """Train the model, unless the run in the folder is finished; raise if that run is another one."""
     if (folder / TRAINED_FILE).exists():
@@ -91,7 +95,9 @@ def _train(
     # only now: torch's distributed tensors are a quarter of the time in which a process starts
     from eigentrack.lm.train import run_language_training
 
-    run_language_training(run, folder, resume=True, device=device, report=lambda step, _: report(step), say=say)
+    run_language_training(
+        run, folder, resume=True, device=device, is_over=is_over, report=lambda step, _: report(step), say=say
+    )
     write_json(folder / TRAINED_FILE, True)
     shutil.rmtree(folder / CHECKPOINTS)
 

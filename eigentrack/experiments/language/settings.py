@@ -176,14 +176,13 @@ def prepare_text(settings: LanguageSettings, folder: Path, say: Callable[[str], 
         raise ValueError(
             f"{corpus} was made from another text or tokenizer, or the text has changed: name another --out folder"
         )
-    if (corpus / INDEX_FILE).exists():
+    if (corpus / SOURCE_FILE).exists() and (corpus / INDEX_FILE).exists():
         return
     say(f"preparing the training text: {settings.train.shown}")
-    corpus.mkdir(parents=True, exist_ok=True)
-    write_json(corpus / SOURCE_FILE, source)
     chosen = settings.tokenizer
     tokenizer = NamedTokenizer(chosen) if isinstance(chosen, str) else TrainedBpe(chosen)
     index = prepare(documents, corpus, tokenizer, processes=os.cpu_count() or 1, report=_saying(say))
+    write_json(corpus / SOURCE_FILE, source)
     say(f"the training text has {sum(split.tokens for split in index.splits.values()):,} tokens")
 
 

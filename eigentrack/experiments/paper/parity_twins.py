@@ -16,6 +16,7 @@ import torch
 from eigentrack.experiments.running.provenance import provenance
 from eigentrack.files import write_atomically, write_json
 from eigentrack.models import ModelConfig, SequenceModel, save_model
+from eigentrack.output_folder import Output
 from eigentrack.processes import Failure, Line, News, Pool
 from eigentrack.spectrum import EigenRange
 from eigentrack.tasks import TrackingTask
@@ -26,6 +27,7 @@ TRAIN_LENGTHS = (3, 40)
 TEST_LENGTHS = (40, 256)  # the paper's
 LONGEST = 2048
 NEAR = 0.05  # the plot's accuracies are averaged over lengths so near, as a share of the length
+NUMBERS, PICTURE, MODELS = "demo.json", "demo.png", "models"
 NARROW, WIDE = EigenRange(0, 1), EigenRange(-1, 1)
 
 
@@ -91,6 +93,11 @@ def twins(seed: int) -> list[Twin]:
         for twin in (mamba, delta_net)
         for eigenvalues in (NARROW, WIDE)
     ]
+
+
+def output(seed: int) -> Output:
+    """Return what is written for the twins of a seed."""
+    return Output("demo", (NUMBERS, PICTURE, MODELS), {"seed": seed})
 
 
 def run_twin(twin: Twin, report: Callable[[int, float], None] | None = None, models: Path | None = None) -> Outcome:
@@ -170,7 +177,7 @@ def to_json(outcomes: list[Outcome]) -> dict[str, Any]:
 def write_report(outcomes: list[Outcome], folder: Path) -> tuple[Path, Path]:
     """Write the JSON and the plot, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    numbers, picture = folder / "demo.json", folder / "demo.png"
+    numbers, picture = folder / NUMBERS, folder / PICTURE
     write_json(numbers, to_json(outcomes))
     write_atomically(picture, lambda path: plot(outcomes, path))
     return numbers, picture

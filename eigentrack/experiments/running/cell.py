@@ -7,7 +7,9 @@ how to train and test, and how its results are read.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import logging
 import re
 import shutil
 from abc import ABC, abstractmethod
@@ -17,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from eigentrack.experiments.running.training_record import thin_metrics
-from eigentrack.files import write_json
+from eigentrack.files import CHECKSUM, write_json
 from eigentrack.models.migration import current_form
 from eigentrack.training.run import CHECKPOINTS
 
+log = logging.getLogger(__name__)
+IsOver = Callable[[], bool]
 RESULT_FILE, CLOCK_FILE = "result.json", "seconds.json"
 
 
@@ -60,7 +64,7 @@ class Cell(ABC):
 
     @abstractmethod
     def train_and_test(
-        self, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], until: float | None
+        self, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], is_over: IsOver | None
     ) -> Any:
         """Return the result; an unfinished training in the folder goes on from its checkpoint."""
 
@@ -74,17 +78,17 @@ def run_cell(
     folder: Path,
     device: str,
     report: Callable[[int], None] = lambda step: None,
-    say: Callable[[str], None] = print,
-    until: float | None = None,
+    say: Callable[[str], None] = log.info,
+    is_over: IsOver | None = None,
 ) -> Any:
     """Return the cell's result, and run it for that if it is not finished.
 
     `report(steps done)` is called while it trains; `say` takes what a user should read.
-    `until`: seconds since the epoch, at which training stops with a checkpoint and OutOfTime; a language model's goes on.
+    `is_over()` is asked after every step; once it is true, training stops with a checkpoint and RunStopped.
     """
     result = stored_result(cell, folder)
     if result is None:
-        result = cell.train_and_test(folder, device, report, say, until)
+        result = cell.train_and_test(folder, device, report, say, is_over)
         store_result(cell, result, folder)
     if (folder / CHECKPOINTS).exists():  # a finished cell keeps its model and a thin record, no more
         thin_metrics(folder)
@@ -98,10 +102,26 @@ def stored_result(cell: Cell, folder: Path) -> Any | None:
     path = folder / RESULT_FILE
     if not path.exists():
         return None
-    stored = json.loads(path.read_text())
+    stored = _read_result(path)
     if migrated(stored["cell"]) != cell.to_json():
         raise ValueError(f"{folder} holds the result of another configuration: name another --out folder")
     return cell.read_result(stored["result"])
+
+
+def _read_result(path: Path) -> dict[str, Any]:
+    """Return what was stored; results of earlier versions have no checksum."""
+    try:
+        stored = json.loads(path.read_text())
+        noted = stored.pop(CHECKSUM, None)
+        if noted is None or noted == _checksum(stored):
+            return stored
+    except (ValueError, AttributeError):  # no JSON, or no object
+        pass
+    raise ValueError(f"{path} is damaged: delete it, and the cell runs again")
+
+
+def _checksum(stored: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
 
 
 def migrated(described: dict[str, Any]) -> dict[str, Any]:
@@ -113,4 +133,5 @@ def migrated(described: dict[str, Any]) -> dict[str, Any]:
 def store_result(cell: Cell, result: Any, folder: Path) -> None:
     """Write the result, atomically: from now on the cell is finished."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / RESULT_FILE, {"cell": cell.to_json(), "result": result.to_json()})
+    stored = {"cell": cell.to_json(), "result": result.to_json()}
+    write_json(folder / RESULT_FILE, {**stored, CHECKSUM: _checksum(stored)})

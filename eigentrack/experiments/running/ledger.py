@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 
 from eigentrack.experiments.running.cell import Cell, stored_result
 
+log = logging.getLogger(__name__)
 TRIES = 2
 Unlock = Callable[[Cell, Mapping[str, Any], Mapping[str, str]], Iterable[Cell]]
 
@@ -56,7 +58,7 @@ class Ledger:
         cells: Sequence[Cell],
         folder: Path,
         report: Callable[[SweepProgress], None] = lambda progress: None,
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = log.info,
         given_up: Mapping[str, str] = MappingProxyType({}),
         unlock: Unlock = lambda cell, results, failures: (),
     ) -> None:
@@ -133,15 +135,12 @@ class Ledger:
 
 
 def launching(launch: Callable[[Ledger], None], **ledger_options: Callable) -> Sweep:
-    """Return a sweep that hands its ledger to a launcher. Ctrl-C ends it early, with all that was finished."""
+    """Return a sweep that hands its ledger to a launcher, which may leave cells unfinished."""
     given_up: dict[str, str] = {}
 
     def sweep(cells: Sequence[Cell], folder: Path, unlock: Unlock = lambda cell, results, failures: ()) -> SweepOutcome:
         ledger = Ledger(cells, folder, given_up=given_up, unlock=unlock, **ledger_options)
-        try:
-            launch(ledger)
-        except KeyboardInterrupt:
-            ledger.say("interrupted: the same command goes on from here")
+        launch(ledger)
         given_up.update(ledger.failures)
         return ledger.outcome()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from eigentrack.experiments.running.cell import CLOCK_FILE, Cell
+from eigentrack.experiments.running.cell import CLOCK_FILE, Cell, IsOver
 from eigentrack.experiments.running.length_test import (
     NO_SCORES,
     LengthScores,
@@ -24,7 +24,7 @@ from eigentrack.experiments.running.training_record import TrainingRecord, read_
 from eigentrack.files import write_json
 from eigentrack.models import SequenceModel, load_model
 from eigentrack.training import Diverged, accuracy_between
-from eigentrack.training.driver import OutOfTime
+from eigentrack.training.driver import RunStopped
 from eigentrack.training.run import MODEL, RunConfig, RunResult, run_training
 
 REACH = 6  # times the training length: right so far, a model counts as having learned
@@ -83,7 +83,7 @@ class TaskCell(Cell):
         return dataclasses.replace(result, scores=result.scores.counted_from(asked_from))
 
     def train_and_test(
-        self, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], until: float | None
+        self, folder: Path, device: str, report: Callable[[int], None], say: Callable[[str], None], is_over: IsOver | None
     ) -> CellResult:
         clock, run = _Clock(folder / CLOCK_FILE), self.run
 
@@ -96,9 +96,9 @@ class TaskCell(Cell):
         validated, scores, diverged_at = 0.0, NO_SCORES, None
         try:
             outcome = run_training(
-                run, folder, resume=True, device=device, compiled=None, until=until, report=after_step, say=say
+                run, folder, resume=True, device=device, compiled=None, is_over=is_over, report=after_step, say=say
             )
-        except OutOfTime:
+        except RunStopped:
             clock.store()
             raise
         except Diverged as error:

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
+from eigentrack.files import written_together
 from eigentrack.lm.conversion.checkpoint import (
     SPECIAL_TOKENS,
+    TOKENIZER_FILES,
     Checkpoint,
     PeerFailed,
     copy_tokenizer,
@@ -29,7 +32,8 @@ from eigentrack.lm.conversion.widen import widen
 from eigentrack.lm.language_model import find_model_folder
 from eigentrack.lm.optional_packages import require
 from eigentrack.models import SequenceModel, load_model
-from eigentrack.models.storage import WRAPPED_CONFIG
+from eigentrack.models.storage import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, WRAPPED_CONFIG
+from eigentrack.output_folder import Output, claimed
 from eigentrack.spectrum import Eigenvalues
 from eigentrack.training.run import MODEL, RUN_FILE
 
@@ -39,6 +43,11 @@ OURS = "eigentrack"
 # the largest difference of logits, as a share of the largest; the small number that some peers add to |k|² makes far less
 ALLOWED = 1e-3
 SHORT_KEYS = " (they add 1e-6 to |k|², which counts where keys are short, as in a model that was never trained)"
+# of a converted model, in our format or in that of transformers
+ENTRIES = (
+    *(CONFIG_FILE, "generation_config.json", WEIGHTS_FILE, INDEX_FILE, "model-*.safetensors", "eigentrack_model.py"),
+    *TOKENIZER_FILES,
+)
 CHECKED = (2, 64)  # sequences, tokens; flash-linear-attention computes longer sequences in half precision
 
 
@@ -63,7 +72,14 @@ class Conversion:
     comparisons: tuple[Comparison, ...]
 
 
-def convert(source: str | Path, folder: str | Path, eigenvalues: Eigenvalues | None = None, to: str = OURS) -> Conversion:
+def convert(
+    source: str | Path,
+    folder: str | Path,
+    eigenvalues: Eigenvalues | None = None,
+    to: str = OURS,
+    *,
+    overwrite: bool = False,
+) -> Conversion:
     """Convert a checkpoint; nothing is written if the logits disagree.
 
     Args:
@@ -71,18 +87,24 @@ def convert(source: str | Path, folder: str | Path, eigenvalues: Eigenvalues | N
         folder: where the converted checkpoint is written.
         eigenvalues: the range to which the model is widened; None: it keeps its own.
         to: the format to write, "eigentrack" or a key of FAMILIES.
+        overwrite: whether to delete another model in the folder, and to write beside other files in it.
     """
     require("transformers", "reads and writes checkpoints", "lm")
     if to != OURS and to not in FAMILIES:
         raise ValueError(f"--to {to} is not known; there are {OURS}, {', '.join(FAMILIES)}")
-    if Path(folder).is_file():
-        raise ValueError(f"--output {folder} is a file: name a folder")
-    given, source = Path(source), _on_disk(source)
-    if Path(folder).resolve() in (given.resolve(), source.resolve()):
+    folder, given, source = Path(folder), Path(source), _on_disk(source)
+    if folder.resolve() in (given.resolve(), source.resolve()):
         raise ValueError(f"{folder} is the source: choose another folder for what becomes of it")
-    home = Path(folder).parent if Path(folder).name == MODEL else Path(folder)
+    home = folder.parent if folder.name == MODEL else folder
     if (home / RUN_FILE).exists():
         raise ValueError(f"--output {folder} belongs to the run in {home}: name another folder")
+    wide = None if eigenvalues is None else eigenvalues.to_json()
+    settings = {"source": str(source.resolve()), "eigenvalues": wide, "to": to}
+    with claimed(folder, Output("converted model", ENTRIES, settings), overwrite=overwrite, flag="--output"):
+        return _convert(source, folder, eigenvalues, to)
+
+
+def _convert(source: Path, folder: Path, eigenvalues: Eigenvalues | None, to: str) -> Conversion:
     values = read_json(source)
     kind = OURS if WRAPPED_CONFIG in values else values.get("model_type", OURS)
     comparisons = []
@@ -101,16 +123,21 @@ def convert(source: str | Path, folder: str | Path, eigenvalues: Eigenvalues | N
     special = {name: values.get(name) for name in SPECIAL_TOKENS}
     if special["eos_token_id"] is None:
         special["eos_token_id"] = end_token(source)
-    if to == OURS:
-        from eigentrack.lm.hugging_face import EigentrackForCausalLM
-
-        EigentrackForCausalLM.around(model, **special).save_pretrained(folder)
-    else:
+    if to != OURS:
         family = FAMILIES[to]
         checkpoint = Checkpoint(family, {**family.to_theirs(model.config), **special}, in_their_names(family.names, model))
         comparisons.append(_against_peer(model, checkpoint))
-        write_checkpoint(checkpoint, Path(folder))
-    copy_tokenizer(source, Path(folder))
+    with written_together(folder, last=CONFIG_FILE) as new:
+        try:
+            if to == OURS:
+                from eigentrack.lm.hugging_face import EigentrackForCausalLM
+
+                EigentrackForCausalLM.around(model, **special).save_pretrained(new)
+            else:
+                write_checkpoint(checkpoint, new)
+        except SafetensorError as error:  # such as a full disk, where transformers writes
+            raise OSError(str(error)) from None
+        copy_tokenizer(source, new)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return Conversion(kind, to, parameters, model.config.eigenvalues, tuple(comparisons))
 

@@ -14,14 +14,14 @@ from eigentrack.experiments.running.cell import RESULT_FILE, Cell, run_cell
 from eigentrack.experiments.running.cell_archive import carried_in, pack_cells, unpack_cells
 from eigentrack.experiments.running.ledger import Ledger, SweepOutcome, Unlock
 from eigentrack.training.checkpoint import checkpoints
-from eigentrack.training.driver import OutOfTime
+from eigentrack.training.driver import RunStopped
 from eigentrack.training.run import CHECKPOINTS, METRICS_FILE, MODEL
 from tests.experiments.toy import toy_cells
 
 
 def start(cell, folder: Path) -> None:
-    with pytest.raises(OutOfTime):
-        run_cell(cell, folder / cell.name, "cpu", until=0.0)
+    with pytest.raises(RunStopped):
+        run_cell(cell, folder / cell.name, "cpu", is_over=lambda: True)
 
 
 def test_cells_go_on_in_another_folder(tmp_path: Path) -> None:

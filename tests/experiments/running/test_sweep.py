@@ -48,7 +48,7 @@ def test_a_cell_that_fails_twice_is_named_and_the_others_finish(tmp_path: Path) 
     broken = [cell.name for cell in cells if cell.seed == 0]
     assert outcome.failures == dict.fromkeys(broken, "RuntimeError: no luck")
     assert [result.seed for result in outcome.results] == [1, 1]
-    assert [(tmp_path / name / "tries").read_text() for name in broken] == ["xx", "xx"]
+    assert [(tmp_path / name / ".tries").read_text() for name in broken] == ["xx", "xx"]
     assert said[0] == f"{broken[0]}: RuntimeError: no luck; it is tried again"
     assert said[1] == f"{broken[0]}: RuntimeError: no luck; given up after 2 tries"
 
@@ -67,20 +67,20 @@ def test_a_wrong_value_is_not_tried_again(tmp_path: Path) -> None:
     ledger = Ledger([cell], tmp_path, say=said.append)
     run_locally(ledger, jobs=1, device="cpu", work=refuses)
     assert ledger.outcome().failures == {cell.name: "ValueError: text.txt is not there"}
-    assert (tmp_path / cell.name / "tries").read_text() == "x"
+    assert (tmp_path / cell.name / ".tries").read_text() == "x"
     assert said == [f"{cell.name}: ValueError: text.txt is not there; given up"]
 
 
 def test_when_the_time_is_over_cells_stop_and_go_on_another_time(tmp_path: Path) -> None:
     cells, said = toy_cells()[:3], []
     ledger = Ledger(cells, tmp_path, say=said.append)
-    run_locally(ledger, jobs=1, device="cpu", until=time.time() - 1)
+    run_locally(ledger, jobs=1, device="cpu", is_over=lambda: True)
     assert (len(ledger.outcome().results), ledger.outcome().unfinished) == (0, 3)
     assert said == ["the time is over: the same command goes on from here"]
     assert not list(tmp_path.iterdir())  # nothing was begun
 
     ledger = Ledger(cells, tmp_path, say=said.append)
-    run_locally(ledger, jobs=1, device="cpu", work=has_no_time, until=time.time() + 600)
+    run_locally(ledger, jobs=1, device="cpu", work=has_no_time)
     assert ledger.outcome().failures == {}
     assert ledger.outcome().unfinished == 3
     ledger = Ledger(cells[:1], tmp_path)
@@ -159,6 +159,5 @@ def test_a_sweep_killed_in_the_middle_goes_on(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_control_c_leaves_everything_to_go_on(tmp_path: Path) -> None:
     said = interrupt_a_sweep(tmp_path, signal.SIGINT)
-    assert "interrupted: the same command goes on from here" in said
-    assert f"{3 - len(finished_in(tmp_path))} unfinished" in said
+    assert "unfinished" not in said  # KeyboardInterrupt goes on to whoever called the sweep
     assert_goes_on(tmp_path)
