@@ -142,7 +142,13 @@ def verify_command(
         _verify_independently(folder, state_limit, as_json)
         return
     from eigentrack.compiler import verify
+    from eigentrack.compiler.kept_network import is_kept
 
+    if is_kept(folder):
+        if asked:
+            raise ValueError(f"{folder} is a corrected network: leave out the language, which its files name")
+        _verify_kept(folder, as_json)
+        return
     with working("proving ..."):
         found = verify(folder, state_limit, language)
     if as_json:
@@ -154,6 +160,32 @@ def verify_command(
             out.print(f"[red]differs[/red]: {escape(difference)}", highlight=False, soft_wrap=True)
         _print_certificate(found.certificate)
         _print_robustness(found.robustness)
+        out.print("verified" if found.holds else "[red]not verified[/red]", highlight=False)
+    if not found.holds:
+        raise typer.Exit(1)
+
+
+def _verify_kept(folder: Path, as_json: bool) -> None:
+    from eigentrack.compiler.kept_network import verify_kept
+
+    with working("proving ..."):
+        found = verify_kept(folder)
+    proof = found.proof
+    if as_json:
+        result = {"holds": found.holds, "differences": found.differences, "proof": None if proof is None else asdict(proof)}
+        out.print_json(json.dumps(result))
+    else:
+        for difference in found.differences:
+            out.print(f"[red]differs[/red]: {escape(difference)}", highlight=False, soft_wrap=True)
+        if proof is not None:
+            backends = " and ".join(proof.backends)
+            out.print(
+                f"[green]proved[/green] for every word of every length: {proof.codes} codes, corrected every {proof.every} "
+                f"tokens, at most {proof.reach:.3g} from their code before (allowed: {proof.half_gap:.3g})\n"
+                f"the trained read-out is right on all of these balls by at least {proof.margin:.3g}; backends {backends}, "
+                f"{proof.weights_dtype}",
+                highlight=False,
+            )
         out.print("verified" if found.holds else "[red]not verified[/red]", highlight=False)
     if not found.holds:
         raise typer.Exit(1)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from eigentrack.cli.console import err, out
-from eigentrack.cli.options import AsJson, check_folder, named_values
+from eigentrack.cli.console import Bars, out
+from eigentrack.cli.options import AsJson, Overwrite, check_folder, named_values
 
 if TYPE_CHECKING:
     from eigentrack.analysis.correction.correct import Correction
@@ -32,6 +32,7 @@ def correct(
     words: Annotated[int, typer.Option(help="From which codes are found.")] = 256,
     longest: Annotated[float, typer.Option(help="Letters of the longest word that is tested.")] = 1e5,
     seed: Annotated[int, typer.Option(help="Of the words.")] = 0,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Correct a trained network: codes that its memory is set to every C tokens, and a proof for every length.
@@ -40,7 +41,9 @@ def correct(
     """
     from eigentrack.analysis.correction.closing import ClosingConfig
     from eigentrack.analysis.correction.correct import CorrectionConfig, NotCorrected, correct_run
+    from eigentrack.compiler.kept_network import ENTRIES
     from eigentrack.experiments.running.provenance import provenance
+    from eigentrack.output_folder import Output, claimed
     from eigentrack.training.config import check_seed
 
     check_seed(seed)
@@ -52,21 +55,23 @@ def correct(
     check_folder("RUN", run)
     check_folder("--out", folder)
     config = CorrectionConfig(words=words, closing=ClosingConfig(steps=steps), every=every, seed=seed)
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn()
-    with Progress(*columns, console=err, disable=as_json) as bars:
-        numbers: dict[str, TaskID] = {}
+    options = named_values("--task-option", task_option)
+    settings = {"run": str(run.resolve()), "task": task, "options": options, **asdict(config), "longest": longest}
+    output = Output("corrected network", ENTRIES, settings)
+    with claimed(folder, output, overwrite=overwrite), Bars(shown=not as_json) as bars:
 
         def report(what: str, done: int, total: int) -> None:
-            if what not in numbers:
-                numbers[what] = bars.add_task(what, total=total)
-            bars.update(numbers[what], completed=done)
+            bars.show(what, done, total, f"{done:,}/{total:,}")
 
         try:
-            options = named_values("--task-option", task_option)
             found = correct_run(run, task, options, config, int(longest), folder, provenance(), report)
         except NotCorrected as reason:
-            out.print(f"not corrected, and nothing written: {reason}", markup=False, highlight=False, soft_wrap=True)
-            raise typer.Exit(1) from None
+            refusal = str(reason)
+        else:
+            refusal = ""
+    if refusal:
+        out.print(f"not corrected, and nothing written: {refusal}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(1)
     if as_json:
         out.print_json(json.dumps(found.to_json()))
         return

@@ -137,7 +137,6 @@ class CorrectedBounds:
     def __init__(self, model: SequenceModel, language: Language) -> None:
         correction = _checked(model)
         self._model, self._classes = model, language.classes
-        self.moves = find_moves(cast(torch.Tensor, correction.successors).tolist(), language)
         self.codes = numbers(correction.codes[0])
         self._block = cast(Block, model.blocks[0])
         self._floats = float_arithmetic(model.embedding.weight.dtype)
@@ -147,6 +146,7 @@ class CorrectedBounds:
         self._embedded = embedded
         try:
             self._law = letter_law(self._block.mixer, inputs, self._floats)
+            self.moves = find_moves(cast(torch.Tensor, correction.successors).tolist(), language)
             image = self._law.image(self.codes[self.moves.codes], self.moves.tokens)
         except (NoLaw, Unbounded) as reason:
             raise Refuted(str(reason)) from None

@@ -20,11 +20,12 @@ import torch
 
 from eigentrack.compiler.certificate import json_hash, weights_hash
 from eigentrack.compiler.correction_proof import CorrectionProof, Language, Refuted, prove_correction
-from eigentrack.files import write_json
+from eigentrack.files import write_json, written_together
 from eigentrack.json_text import parse_json
 from eigentrack.models import SequenceModel, load_model, save_model
 
 MODEL, LANGUAGE, CERTIFICATE, REPORT = "model", "language.json", "certificate.json", "correction.json"
+ENTRIES = (CERTIFICATE, REPORT, LANGUAGE, MODEL)  # of a folder
 KIND = "correction"  # certificates of compiled networks have no kind
 
 
@@ -48,11 +49,10 @@ class KeptNetwork:
 
 def save_kept(kept: KeptNetwork, folder: Path) -> None:
     """Write a kept network to `folder`; the certificate comes last, so that a folder with one is complete."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / CERTIFICATE).unlink(missing_ok=True)
-    save_model(kept.model, folder / MODEL)
-    write_json(folder / LANGUAGE, _language_json(kept.language, kept.names))
-    write_json(folder / CERTIFICATE, _certificate_json(kept))
+    with written_together(folder, last=CERTIFICATE) as new:
+        save_model(kept.model, new / MODEL)
+        write_json(new / LANGUAGE, _language_json(kept.language, kept.names))
+        write_json(new / CERTIFICATE, _certificate_json(kept))
 
 
 def is_kept(folder: Path) -> bool:

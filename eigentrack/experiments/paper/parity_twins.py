@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from eigentrack.experiments.paper.parity_kept import Kept
 from eigentrack.experiments.running.provenance import provenance
 from eigentrack.files import write_atomically, write_json
 from eigentrack.models import ModelConfig, SequenceModel, save_model
@@ -27,7 +28,7 @@ TRAIN_LENGTHS = (3, 40)
 TEST_LENGTHS = (40, 256)  # the paper's
 LONGEST = 2048
 NEAR = 0.05  # the plot's accuracies are averaged over lengths so near, as a share of the length
-NUMBERS, PICTURE, MODELS = "demo.json", "demo.png", "models"
+NUMBERS, PICTURE, MODELS, KEPT = "demo.json", "demo.png", "models", "kept"
 NARROW, WIDE = EigenRange(0, 1), EigenRange(-1, 1)
 
 
@@ -97,7 +98,7 @@ def twins(seed: int) -> list[Twin]:
 
 def output(seed: int) -> Output:
     """Return what is written for the twins of a seed."""
-    return Output("demo", (NUMBERS, PICTURE, MODELS), {"seed": seed})
+    return Output("demo", (NUMBERS, PICTURE, MODELS, KEPT), {"seed": seed})
 
 
 def run_twin(twin: Twin, report: Callable[[int, float], None] | None = None, models: Path | None = None) -> Outcome:
@@ -148,12 +149,13 @@ def claim_holds(outcomes: list[Outcome]) -> bool:
     )
 
 
-def to_json(outcomes: list[Outcome]) -> dict[str, Any]:
+def to_json(outcomes: list[Outcome], kept: Kept) -> dict[str, Any]:
     return {
         "experiment": "parity twins",
         "train_lengths": list(TRAIN_LENGTHS),
         "test_lengths": list(TEST_LENGTHS),
         "claim_holds": claim_holds(outcomes),
+        "kept": kept.to_json(),
         "provenance": provenance(),
         "results": [
             {
@@ -174,17 +176,17 @@ def to_json(outcomes: list[Outcome]) -> dict[str, Any]:
     }
 
 
-def write_report(outcomes: list[Outcome], folder: Path) -> tuple[Path, Path]:
+def write_report(outcomes: list[Outcome], kept: Kept, folder: Path) -> tuple[Path, Path]:
     """Write the JSON and the plot, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers, picture = folder / NUMBERS, folder / PICTURE
-    write_json(numbers, to_json(outcomes))
-    write_atomically(picture, lambda path: plot(outcomes, path))
+    write_json(numbers, to_json(outcomes, kept))
+    write_atomically(picture, lambda path: plot(outcomes, kept, path))
     return numbers, picture
 
 
-def plot(outcomes: list[Outcome], path: str) -> None:
-    """Draw accuracy by length; Mamba's line is broad, so that it shows under DeltaNet's where both are right throughout."""
+def plot(outcomes: list[Outcome], kept: Kept, path: str) -> None:
+    """Draw accuracy by length; a line is broad where another one that is right throughout would hide it."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -198,10 +200,16 @@ def plot(outcomes: list[Outcome], path: str) -> None:
         lengths, style = range(1, len(outcome.accuracy) + 1), "-" if eigenvalues == WIDE else ":"
         (line,) = axes.plot(lengths, _smooth(outcome.accuracy), style, color=colours[layer], label=outcome.twin.name)
         line.set_linewidth(5 if (layer, eigenvalues) == broad else 1.5)
+    axes.plot(
+        *zip(*kept.corrected, strict=True), color="tab:green", linewidth=8, alpha=0.4, label="DeltaNet [-1, 1], corrected"
+    )
+    beyond = [(length, accuracy) for length, accuracy in kept.uncorrected if length > LONGEST]
+    if beyond:
+        axes.plot(*zip(*beyond, strict=True), color="tab:blue")
     axes.set(xscale="log", xlabel="sequence length (bits)", ylabel=f"accuracy (0.5: guessing), mean within ±{NEAR:.0%}")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     seeds = ", ".join(map(str, sorted({outcome.twin.training.seed for outcome in outcomes})))
-    axes.set_title(f"Parity: only negative eigenvalues can track it (seed {seeds}, tested to {LONGEST:,})")
+    axes.set_title(f"Parity: negative eigenvalues track it, a correction keeps it (seed {seeds})")
     figure.legend(loc="outside right center", fontsize="small")
     figure.savefig(path, format="png", dpi=150)
     pyplot.close(figure)
