@@ -78,8 +78,8 @@ def _print_kept(kept: Kept, folder: Path) -> None:
     right = "every answer right" if kept.holds else "[red]not every answer right[/red]"
     out.print(
         f"\nDeltaNet \\[-1, 1], corrected every {proof.every} bits: {right} on {LONGEST:,} bits, where the twin that it was "
-        f"made of {drift}\n[green]proved[/green] for every length: a bit leads at most {proof.error:.2g} from a code, and two codes "
-        f"are {2 * proof.half_gap:.2g} apart; prove it again: eigentrack verify {folder}",
+        f"made of {drift}\n[green]proved[/green] for every length: a bit leads at most {proof.error:.2g} from a code, and two "
+        f"codes are {2 * proof.half_gap:.2g} apart; prove it again: eigentrack verify {folder}",
         highlight=False,
         soft_wrap=True,
     )

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
@@ -31,12 +30,12 @@ GPU_ROWS, GPU_MATRICES, GPU_MATRIX_ROWS = 256, 64, 64  # of a block on a GPU: of
 GPU_SUMS = 4096  # sums in a block
 HALVES = (torch.bfloat16, torch.float16)
 
-_active: ContextVar[bool] = ContextVar("batch_invariant", default=False)
+_is_on = False  # a plain name, which torch.compile of all supported versions can read
 
 
 def is_batch_invariant() -> bool:
     """Return whether the batch-invariant mode is on."""
-    return _active.get()
+    return _is_on
 
 
 @contextmanager
@@ -44,17 +43,19 @@ def batch_invariant() -> Iterator[None]:
     """Turn the batch-invariant mode on: a sequence gives the same bits alone, in any batch, and packed beside any others.
 
     The promise is for one device, dtype, backend, number of threads and function (`forward` or `step`). It covers outputs and
-    states; the gradients of weights are sums over the batch. Models run as they are written, also if they are compiled.
+    states; the gradients of weights are sums over the batch. Models run as they are written, also if they are compiled. Other
+    threads must not compute meanwhile.
     """
-    if _active.get():
+    global _is_on
+    if _is_on:
         yield
         return
-    token = _active.set(True)
+    _is_on = True
     try:
         with sdpa_kernel(SDPBackend.MATH), _Replacements():  # attention by products and sums, which have replacements
             yield
     finally:
-        _active.reset(token)
+        _is_on = False
 
 
 class _Replacements(TorchDispatchMode):
@@ -197,6 +198,8 @@ def _running_sum(func: Any, x: Tensor, dim: int, **given: Any) -> Tensor:
 
 def _by_rows(x: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
     """Apply a function of rows [.., n] to a fixed number of rows at once."""
+    if not x.numel():
+        return compute(x)
     rows = x.reshape(-1, x.shape[-1])
     padded = F.pad(rows, (0, 0, 0, -len(rows) % GPU_SUMS))
     found = torch.cat([compute(block) for block in padded.split(GPU_SUMS)])[: len(rows)]
