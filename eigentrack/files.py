@@ -28,7 +28,7 @@ class NotWritten(OSError):
     """The error of a file or a folder that could not be written, such as on a full disk; it says what is there now."""
 
     def __init__(self, path: Path, error: Exception, was_there: bool) -> None:
-        if isinstance(error, shutil.Error):  # of copytree: a list of (source, target, reason)
+        if isinstance(error, shutil.Error):  # the reasons of copytree: a list of (source, target, reason)
             self.reason = str(error.args[0][0][2])
         else:
             self.reason = error.reason if isinstance(error, NotWritten) else getattr(error, "strerror", None) or str(error)

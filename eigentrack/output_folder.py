@@ -17,7 +17,7 @@ from eigentrack.files import clear_unfinished, only_process_in, remove, write_js
 from eigentrack.json_text import parse_json
 
 RECORD = ".eigentrack.json"  # settings by kind of output
-MOST_NAMED = 3  # of the files in an error message
+MOST_NAMED = 3  # the most files that an error message names
 
 
 @dataclass(frozen=True)

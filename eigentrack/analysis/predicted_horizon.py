@@ -38,7 +38,7 @@ class PredictedHorizon:
     trained_to: int
     spread: float  # root mean square distance of a joint state from the mean of its cloud, one letter before `trained_to`
     drift: float  # by which a cloud's mean moves per letter, the mean over the words
-    growth: float  # of the square of `spread` per letter, as a share of it
+    growth: float  # the growth of the square of `spread` per letter, as a share of it
 
     @property
     def is_open(self) -> bool:
@@ -141,8 +141,8 @@ class _Lines:
     """Sums from which least-squares lines follow, one for each state and number; a line needs two lengths."""
 
     def __init__(self, states: int, numbers: int) -> None:
-        self._sums = torch.zeros(3, states, 1, dtype=torch.float64)  # of 1, t and t²
-        self._values = torch.zeros(2, states, numbers, dtype=torch.float64)  # of y and t·y
+        self._sums = torch.zeros(3, states, 1, dtype=torch.float64)  # the sums of 1, t and t²
+        self._values = torch.zeros(2, states, numbers, dtype=torch.float64)  # the sums of y and t·y
 
     def add(self, state: int, length: int, values: Float[Tensor, " D"]) -> None:
         self._sums[:, state, 0] += torch.tensor([1, length, length**2])

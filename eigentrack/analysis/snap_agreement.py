@@ -30,7 +30,7 @@ class Agreement:
     """The result of holding a snapped network against the trained one that it was made of."""
 
     words: int  # the number of words that both read
-    letters: int  # of the longest
+    letters: int  # the length of the longest
     difference: tuple[str, ...] | None  # the first word found after which they answer differently; None if there is none
     same_automaton: bool  # whether the automaton that was read off the trained network is that of the snapped one
 

@@ -27,7 +27,7 @@ class Group:
     name: str
     names: tuple[str, ...]  # the name of each element: the images of the points
     table: tuple[tuple[int, ...], ...]  # [x][y] → x·y
-    permutations: tuple[Permutation, ...]  # of each element, by which it moves the points
+    permutations: tuple[Permutation, ...]  # the permutation of each element, by which it moves the points
     generators: tuple[int, ...]  # elements whose products are the whole group
 
     @property

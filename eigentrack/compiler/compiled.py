@@ -38,7 +38,7 @@ from eigentrack.models import SequenceModel, load_model, save_model
 
 AUTOMATON, PLAN, CERTIFICATE, MODEL = "automaton.json", "plan.json", "certificate.json", "model"
 ROBUSTNESS, JOINT_STATES = "robustness.json", "joint_states.json"
-ENTRIES = (CERTIFICATE, ROBUSTNESS, JOINT_STATES, PLAN, AUTOMATON, MODEL)  # of a folder
+ENTRIES = (CERTIFICATE, ROBUSTNESS, JOINT_STATES, PLAN, AUTOMATON, MODEL)  # the entries of a folder
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
 SNAPPED = "snapped"  # the construction that is read off a trained network
 MOST_TOKENS = 1000  # the most tokens per letter, each of which applies one factor

@@ -42,7 +42,7 @@ class Refuted(ValueError):
 
 @dataclass(frozen=True)
 class Language:
-    """What a network should answer: an automaton, and how words are spelled in tokens."""
+    """An automaton that a network should answer like, and the tokens in which words are spelled."""
 
     transitions: tuple[tuple[int, ...], ...]  # [state][letter]
     outputs: tuple[int, ...]  # the answer in each state
@@ -64,11 +64,11 @@ class Moves:
 
 @dataclass(frozen=True)
 class CorrectionProof:
-    """What was proved of a corrected network, in numbers."""
+    """The numbers of a proof about a corrected network."""
 
     every: int  # C
     codes: int
-    pairs: int  # of a code and a token
+    pairs: int  # pairs of a code and a token
     error: float  # ε, the largest distance from what a token makes of a code to the next code, rounding included
     gain: float  # L, the largest norm of a transition, rounding included
     reach: float  # the largest distance to a code before a correction, e_C

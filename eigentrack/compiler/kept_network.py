@@ -25,7 +25,7 @@ from eigentrack.json_text import parse_json
 from eigentrack.models import SequenceModel, load_model, save_model
 
 MODEL, LANGUAGE, CERTIFICATE, REPORT = "model", "language.json", "certificate.json", "correction.json"
-ENTRIES = (CERTIFICATE, REPORT, LANGUAGE, MODEL)  # of a folder
+ENTRIES = (CERTIFICATE, REPORT, LANGUAGE, MODEL)  # the entries of a folder
 KIND = "correction"  # certificates of compiled networks have no kind
 
 
@@ -35,7 +35,7 @@ class KeptNetwork:
 
     model: SequenceModel
     language: Language
-    names: tuple[str, ...]  # of the letters
+    names: tuple[str, ...]  # the names of the letters
     proof: CorrectionProof
 
     def run(self, word: Sequence[int]) -> list[int]:

@@ -33,7 +33,7 @@ class NoLaw(ValueError):
 
 @dataclass(frozen=True)
 class Image:
-    """What a token makes of a memory near a code: at most `gain` e + `error` away from the centre."""
+    """The image of a memory near a code under a token: at most `gain` e + `error` away from the centre."""
 
     centre: Array  # [P, ...] as the memory
     gain: Array  # [P]
@@ -42,7 +42,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Chunks:
-    """How much more than the errors of the constants a chunked form may be off, after segments of some number of tokens."""
+    """The errors of a chunked form, beyond those of the constants, after segments of some number of tokens."""
 
     state: float
     output: float  # relative to the norm of the query

@@ -22,7 +22,7 @@ from eigentrack.lm.tokenizer import TOKENIZER_FILE, NamedTokenizer, Tokenizer, T
 from eigentrack.output_folder import Output, claimed
 
 WORK_FOLDER, SETTINGS_FILE = ".preparing", "settings.json"
-ENTRIES = (INDEX_FILE, WORK_FOLDER, TOKENIZER_FOLDER, "*.tokens", "*.starts")  # of a corpus
+ENTRIES = (INDEX_FILE, WORK_FOLDER, TOKENIZER_FOLDER, "*.tokens", "*.starts")  # the entries of a corpus
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from eigentrack.tasks.tracking import TrackingTask
 class Curriculum:
     """A curriculum: training begins with letters that generate all others, and draws more of them stage by stage."""
 
-    order: str  # of the letters: "rank" or "words" (see `automata.letter_stages`)
-    share: float = 0.995  # of the answers at the training lengths that must be right before the next stage begins
+    order: str  # the order of the letters: "rank" or "words" (see `automata.letter_stages`)
+    share: float = 0.995  # the share of the answers at the training lengths that must be right before the next stage begins
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:

@@ -157,7 +157,7 @@ class _BatchesAhead:
         self._places = torch.arange(ahead, device=step.device)
         self._numbers = self._places.clone()  # the numbers of the steps
         self._first: int | None = None
-        self._stage: int | None = None  # of the batches
+        self._stage: int | None = None  # the seed of the batches
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, stream=stream):
             self._drawn = step.sample(self._numbers)

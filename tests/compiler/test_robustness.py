@@ -275,7 +275,7 @@ def test_the_command_line_tells_and_confirms_epsilon(tmp_path: Path) -> None:
     assert "robustness.json says 77" in told.output
     assert "(77 boxes)" not in told.output.replace("\n", " ")
     refused = runner.invoke(
-        app, ["compile", "(aa)*", "-o", net, "--architecture", "slstm", "--construction", "flip-flop-cascade"]
+        app, ["compile", "(aa)*", "-o", net + "2", "--architecture", "slstm", "--construction", "flip-flop-cascade"]
     )
     assert "a acts with period 2" in str(refused.exception)
 

@@ -57,7 +57,7 @@ def test_json_brings_back_the_same_configuration(config: ModelConfig) -> None:
         ({"vocab_size": 5, "norm_place": ["before"]}, "norm_place lists 1 entries for layers=2"),
         ({"vocab_size": 5, "eigenvalues": [-2, 1]}, "low=-2 lies outside"),
         ({"vocab_size": 5, "eigenvalues": "wide"}, r"written \[low, high\], \{.*\}, got 'wide'"),
-        ({"vocab_size": 5, "depth": 2}, "unknown configuration entry 'depth'; known are backend, d_model"),
+        ({"vocab_size": 5, "depth": 2}, "unknown configuration entry 'depth'; known are backend, correction, d_model"),
         ({}, "with at least vocab_size"),
         ([], "must be a JSON object"),
     ],

@@ -32,10 +32,10 @@ AT_ONCE = 4096  # the most pairs of a step
 
 @dataclass(frozen=True)
 class ClosingConfig:
-    """How long and how fast the closing phase trains."""
+    """The length and the rates of the closing phase."""
 
     steps: int = 300
-    rate: float = 1e-3  # of the weights; codes learn ten times as fast
+    rate: float = 1e-3  # the learning rate of the weights; codes learn ten times as fast
     noise: float = 0.25  # answers are trained at memories so far off the codes, as a share of half the least distance
     seed: int = 0
 

@@ -100,7 +100,7 @@ def state_of(model: SequenceModel, vectors: Float[Tensor, "B D"]) -> ModelState:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What was seen along words: memories after each letter (and after the opening, if there is one), and answers."""
+    """The record of a walk along words: memories after each letter (and after the opening, if there is one), and answers."""
 
     memories: Float[Tensor, "W T D"]
     answers: Int[Tensor, "W T"]  # given when the memory was reached

@@ -37,7 +37,7 @@ class NotCorrected(ValueError):
 
 @dataclass(frozen=True)
 class CorrectionConfig:
-    """How a network is corrected."""
+    """The settings of a correction."""
 
     words: int = 256  # from which codes are found
     closing: ClosingConfig = field(default_factory=ClosingConfig)
@@ -156,8 +156,8 @@ class Correction:
     task: str
     trained_to: int | None  # letters of the longest word in training
     corrected: Corrected
-    before: tuple[PatternHorizon, ...]  # of the trained network
-    after: tuple[PatternHorizon, ...]  # of the corrected one
+    before: tuple[PatternHorizon, ...]  # the horizons of the trained network
+    after: tuple[PatternHorizon, ...]  # the horizons of the corrected one
 
     def to_json(self) -> dict[str, Any]:
         return {

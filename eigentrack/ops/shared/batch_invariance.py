@@ -25,8 +25,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 ALIGNED = 16  # the sizes of products are multiples of so many entries, so that all rows start at whole cache lines
-ROWS = 16  # of a block on a CPU: few, as a single token fills a block, too
-GPU_ROWS, GPU_MATRICES, GPU_MATRIX_ROWS = 256, 64, 64  # of a block on a GPU: of one product, and of many small ones
+ROWS = 16  # the rows of a block on a CPU: few, as a single token fills a block, too
+GPU_ROWS, GPU_MATRICES, GPU_MATRIX_ROWS = 256, 64, 64  # the sizes of blocks on a GPU: of one product, and of many small ones
 GPU_SUMS = 4096  # sums in a block
 HALVES = (torch.bfloat16, torch.float16)
 
