@@ -158,8 +158,8 @@ def answer(results: list[dict[str, Any]]) -> str:
     right = [result for result in proved if result["after"] == LONGEST]
     before = int(statistics.median(result["before"] for result in results))
     return (
-        f"{len(proved)} of {len(results)} networks trained on words of up to {TRAINED_TO} letters are corrected with a proof for "
-        f"every length, {len(fast)} of them with at least {LINEAR_SPEED} letters between corrections. {len(right)} of the "
+        f"{len(proved)} of {len(results)} networks trained on words of up to {TRAINED_TO} letters are corrected with a proof "
+        f"for every length, {len(fast)} of them with at least {LINEAR_SPEED} letters between corrections. {len(right)} of the "
         f"{len(proved)} answer all of a random word of {LONGEST:,} letters rightly, where the median network before its "
         f"correction is right for {before:,} letters."
     )
@@ -209,12 +209,12 @@ def page(record: dict[str, Any]) -> str:
         f"*{CAPTION}*\n",
         "## Tables\n",
         "One DeltaNet layer in [-1, 1], d = 64, 4 heads, no convolution, no MLP, 300 to 800 steps of 128 words, AdamW at 3e-3 "
-        "without weight decay. Codes are found from 512 words without labels; the closing phase takes 800 steps. C is the number "
-        "of tokens between corrections; ε, r and the proof are those of [the derivation](../docs/derivations/correction.md). "
+        "without weight decay. Codes are found from 512 words without labels; the closing phase takes 800 steps. C is the "
+        "number of tokens between corrections; ε, r and the proof are those of [the derivation](../docs/derivations/correction.md). "
         "Proved for: the backends whose rounding the proof encloses (the test ran in chunks). The "
         "noise is an error in the memory after every token, in its norm. Seconds are of training and of correction, on one "
         "core.\n",
-        markdown_table(head, [[str(cell) for cell in row] for row in rows]),
+        *markdown_table(head, [[str(cell) for cell in row] for row in rows]),
     ]
     if failed:
         parts += ["\n## Not corrected\n", "\n".join(failed)]

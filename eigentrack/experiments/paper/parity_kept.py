@@ -21,7 +21,7 @@ from eigentrack.tasks import TrackingTask
 
 LONGEST = 1_000_000
 PIECE = 2**15  # bits that are read at once
-ROWS = 2
+ROWS = 1
 POINTS = 12  # lengths per decade at which the accuracy is kept
 
 
