@@ -25,6 +25,8 @@ from eigentrack.compiler.plan import Alphabet
 from eigentrack.models import SequenceModel, load_model
 from tests.compiler.forger import repair_hashes
 
+pytest.importorskip("automata", reason="regular expressions need the package automata-lib")
+
 NETWORKS = ("products", "gated", "gates", "matrices", "delay", "spread", "bfloat16")
 EDITS, SLOW_EDITS = 30, 1000  # of each network
 STATE_LIMIT = 100  # joint states of a forged network; the originals have fewer
