@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from eigentrack.analysis.correction.correct import Correction
 
 MOST_LETTERS = 1e9
+STEPS, WORDS = 600, 256  # of the closing phase, and from which codes are found
+KEPT, KEPT_LETTERS = "kept", 10_000  # the folder of `train --keep`, and the letters that it tests
 
 
 def correct(
@@ -28,8 +29,8 @@ def correct(
     every: Annotated[
         int | None, typer.Option(help="Tokens from one correction to the next.", show_default="the largest with a proof, to 64")
     ] = None,
-    steps: Annotated[int, typer.Option(help="Of the closing phase.")] = 600,
-    words: Annotated[int, typer.Option(help="From which codes are found.")] = 256,
+    steps: Annotated[int, typer.Option(help="Of the closing phase.")] = STEPS,
+    words: Annotated[int, typer.Option(help="From which codes are found.")] = WORDS,
     longest: Annotated[float, typer.Option(help="Letters of the longest word that is tested.")] = 1e5,
     seed: Annotated[int, typer.Option(help="Of the words.")] = 0,
     overwrite: Overwrite = False,
@@ -39,11 +40,6 @@ def correct(
 
     Example: eigentrack correct runs/parity --out kept
     """
-    from eigentrack.analysis.correction.closing import ClosingConfig
-    from eigentrack.analysis.correction.correct import CorrectionConfig, NotCorrected, correct_run
-    from eigentrack.compiler.kept_network import ENTRIES
-    from eigentrack.experiments.running.provenance import provenance
-    from eigentrack.output_folder import Output, claimed
     from eigentrack.training.config import check_seed
 
     check_seed(seed)
@@ -54,28 +50,53 @@ def correct(
         raise ValueError(f"--longest {longest:g} must be a whole number of letters, from 1 to {MOST_LETTERS:g}")
     check_folder("RUN", run)
     check_folder("--out", folder)
-    config = CorrectionConfig(words=words, closing=ClosingConfig(steps=steps), every=every, seed=seed)
     options = named_values("--task-option", task_option)
-    settings = {"run": str(run.resolve()), "task": task, "options": options, **asdict(config), "longest": longest}
-    output = Output("corrected network", ENTRIES, settings)
-    with claimed(folder, output, overwrite=overwrite), Bars(shown=not as_json) as bars:
+    wanted = {"steps": steps, "words": words, "every": every, "seed": seed}
+    found = correct_into(folder, run, task, options, wanted, int(longest), overwrite=overwrite, shown=not as_json)
+    if as_json:
+        out.print_json(json.dumps(found.to_json()))
+        return
+    _print(found, folder)
+
+
+def correct_run_in(run: Path, overwrite: bool) -> None:
+    """Correct the training run in a folder, with the options of `correct` as by default, into `kept` beside its model."""
+    folder, wanted = run / KEPT, {"steps": STEPS, "words": WORDS, "every": None, "seed": 0}
+    _print(correct_into(folder, run, None, {}, wanted, KEPT_LETTERS, overwrite=overwrite, shown=True), folder)
+
+
+def correct_into(
+    folder: Path,
+    run: Path,
+    task: str | None,
+    options: dict[str, Any],
+    wanted: dict[str, Any],
+    longest: int,
+    *,
+    overwrite: bool,
+    shown: bool,
+) -> Correction:
+    """Correct a run and write the result to `folder`; exit with code 1 and the reason if there is no proof."""
+    from eigentrack.analysis.correction.closing import ClosingConfig
+    from eigentrack.analysis.correction.correct import CorrectionConfig, NotCorrected, correct_run
+    from eigentrack.compiler.kept_network import ENTRIES
+    from eigentrack.experiments.running.provenance import provenance
+    from eigentrack.output_folder import Output, claimed
+
+    closing = ClosingConfig(steps=wanted["steps"])
+    config = CorrectionConfig(words=wanted["words"], closing=closing, every=wanted["every"], seed=wanted["seed"])
+    settings = {"run": str(run.resolve()), "task": task, "options": options, **wanted, "longest": longest}
+    with claimed(folder, Output("corrected network", ENTRIES, settings), overwrite=overwrite), Bars(shown=shown) as bars:
 
         def report(what: str, done: int, total: int) -> None:
             bars.show(what, done, total, f"{done:,}/{total:,}")
 
         try:
-            found = correct_run(run, task, options, config, int(longest), folder, provenance(), report)
+            return correct_run(run, task, options, config, longest, folder, provenance(), report)
         except NotCorrected as reason:
             refusal = str(reason)
-        else:
-            refusal = ""
-    if refusal:
-        out.print(f"not corrected, and nothing written: {refusal}", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(1)
-    if as_json:
-        out.print_json(json.dumps(found.to_json()))
-        return
-    _print(found, folder)
+    out.print(f"not corrected, and nothing written: {refusal}", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(1)
 
 
 def _print(found: Correction, folder: Path) -> None:

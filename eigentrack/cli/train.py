@@ -9,11 +9,24 @@ from typing import Annotated, Any
 import typer
 
 from eigentrack.cli.console import TrainingBar, out
+from eigentrack.cli.correct import correct_run_in
 from eigentrack.cli.interruption import resumable
 from eigentrack.cli.options import Device, Overwrite, check_device, named_values, refuse_both
 
 # options that may stand beside a stored configuration, by their names in `train`
-KEPT_FLAGS = ("folder", "config", "resume", "overwrite", "device", "graph", "compiled", "tensorboard", "verbose", "quiet")
+KEPT_FLAGS = (
+    "folder",
+    "config",
+    "resume",
+    "overwrite",
+    "device",
+    "graph",
+    "compiled",
+    "tensorboard",
+    "keep",
+    "verbose",
+    "quiet",
+)
 
 
 def train(
@@ -31,6 +44,9 @@ def train(
     ] = None,
     layers_count: Annotated[int, typer.Option("--layers", help="How many blocks.")] = 1,
     d_model: Annotated[int, typer.Option(help="Width of the model.")] = 32,
+    mlp_width: Annotated[
+        int | None, typer.Option(help="Width of the MLPs; 0: none, as suits --keep.", show_default="twice d-model")
+    ] = None,
     steps: Annotated[int, typer.Option(help="At most so many steps.")] = 1000,
     batch: Annotated[int, typer.Option(help="Sequences a step.")] = 128,
     lengths: Annotated[str, typer.Option(help="Shortest and longest training sequence.")] = "3,40",
@@ -53,6 +69,9 @@ def train(
         bool, typer.Option("--compile", help="Fuse the step with torch.compile: starts later, runs faster.")
     ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard, too.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Then correct the network and prove it right at every length (`eigentrack correct`).")
+    ] = False,
 ) -> None:
     """Train any layer, in any eigenvalue range, on any task; stops when solved. Killed at any moment, it resumes.
 
@@ -80,6 +99,7 @@ def train(
                     "mixer": layer,
                     "mixer_options": named_values("--layer-option", layer_option),
                     "eigenvalues": parse_eigenvalues(_range_for(layer, eigenvalues)).to_json(),
+                    **({} if mlp_width is None else {"mlp_width": mlp_width}),
                 },
                 "training": {
                     "steps": steps,
@@ -118,6 +138,8 @@ def train(
         short = "" if reached == last else ": letters of later stages were never drawn, so train for more steps"
         out.print(f"curriculum: stage {reached} of {last}{short}", highlight=False)
     out.print(f"model: {folder / 'model'}", markup=False, highlight=False)
+    if keep:
+        correct_run_in(folder, overwrite)
 
 
 def _said(metrics: dict[str, Any], steps_per_second: float) -> str:

@@ -27,7 +27,7 @@ from eigentrack.models import SequenceModel
 CLUSTERS = (1, 2, 4, 8)  # into how many clusters classes are split, in turn
 EVERY = (64, 32, 16, 8, 4, 2, 1)  # the numbers of tokens between corrections that are tried
 LENGTH = 40  # letters of the words from which codes are found, if a saved model does not say how it was trained
-RANDOM_ROWS, CYCLE_ROWS = 16, 2  # words of the tested patterns
+RANDOM_ROWS, CYCLE_ROWS = 4, 1  # words of the tested patterns
 LINEAR_SPEED = 16  # from this C on a corrected network counts as kept at the speed of a linear one
 
 
