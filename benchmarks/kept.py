@@ -211,7 +211,7 @@ def page(record: dict[str, Any]) -> str:
         "One DeltaNet layer in [-1, 1], d = 64, 4 heads, no convolution, no MLP, 300 to 800 steps of 128 words, AdamW at 3e-3 "
         "without weight decay. Codes are found from 512 words without labels; the closing phase takes 800 steps. C is the "
         "number of tokens between corrections; ε, r and the proof are those of "
-        "[the derivation](../docs/derivations/correction.md). Proved for: the backends whose rounding the proof encloses (the "
+        "`docs/derivations/correction.md`. Proved for: the backends whose rounding the proof encloses (the "
         "test ran in chunks). The noise is an error in the memory after every token, in its norm. Seconds are of training and "
         "of correction, on one core.\n",
         *markdown_table(head, [[str(cell) for cell in row] for row in rows]),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eigentrack.analysis.correction.correct import Correction
 
 MOST_LETTERS = 1e9
-STEPS, WORDS = 600, 256  # of the closing phase, and from which codes are found
+STEPS, WORDS = 600, 256  # the steps of the closing phase, and the words from which codes are found
 KEPT, KEPT_LETTERS = "kept", 10_000  # the folder of `train --keep`, and the letters that it tests
 
 

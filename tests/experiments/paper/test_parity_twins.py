@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from eigentrack.compiler.correction_proof import CorrectionProof
+from eigentrack.experiments.paper.parity_kept import Kept
 from eigentrack.experiments.paper.parity_twins import (
     LONGEST,
     NARROW,
@@ -23,6 +25,9 @@ from eigentrack.experiments.paper.parity_twins import (
 from eigentrack.models import load_model
 from eigentrack.spectrum import EigenRange
 from tests.experiments.figures import drawn
+
+PROOF = CorrectionProof(16, 2, 4, 0.01, 1.0, 0.16, 1.0, 2.0, 0.001, 20, ("reference",), "float32")
+KEPT = Kept(PROOF, ((1, 1.0), (10**6, 1.0)), ((1, 1.0), (10**6, 0.5)))
 
 
 def outcome(eigenvalues: EigenRange, accuracy: float) -> Outcome:
@@ -48,22 +53,27 @@ def test_the_report_says_where_it_comes_from(tmp_path: Path) -> None:
     cell = twins(0)[3]
     result = run_twin(replace(cell, training=replace(cell.training, steps=2, warmup=1)))
     assert len(result.accuracy) == LONGEST
-    numbers, picture = write_report([result, outcome(NARROW, 0.5)], tmp_path / "new" / "folder")
+    numbers, picture = write_report([result, outcome(NARROW, 0.5)], KEPT, tmp_path / "new" / "folder")
     report = json.loads(numbers.read_text())
     assert set(report["provenance"]) == {"command", "commit", "date", "hardware", "versions"}
     assert report["results"][0]["steps"] == 2
     assert report["results"][1]["scaled_accuracy"] == pytest.approx(0.0)
     assert report["claim_holds"] is False
+    assert report["kept"]["every_answer_right"] is True
+    assert report["kept"]["proof"]["every"] == 16
     assert picture.read_bytes()[:4] == b"\x89PNG"
 
 
 def test_the_plot_shows_a_twin_under_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = [Outcome(twin, (1.0 if twin.model.eigenvalues == WIDE else 0.2,) * LONGEST, 1.0) for twin in twins(7)]
-    figure = drawn(monkeypatch, lambda path: plot(outcomes, path), tmp_path / "plot.png")
+    figure = drawn(monkeypatch, lambda path: plot(outcomes, KEPT, path), tmp_path / "plot.png")
     (axes,), (legend,) = figure.axes, figure.legends
     under, over = axes.lines[1], axes.lines[3]
     assert under.get_linewidth() > over.get_linewidth()
-    assert [line.get_label() for line in axes.lines] == [twin.name for twin in twins(7)]
+    labels = [line.get_label() for line in axes.lines]
+    assert labels[:5] == [*(twin.name for twin in twins(7)), "DeltaNet [-1, 1], corrected"]
+    assert axes.lines[4].get_xdata()[-1] == 10**6
+    assert list(axes.lines[5].get_xdata()) == [10**6]  # of the twin that was corrected, what lies beyond its own curve
     assert legend.get_texts()[0].get_text() == "training lengths: 3–40"
     low, high = axes.get_ylim()
     assert low < 0.2 < 1 < high
